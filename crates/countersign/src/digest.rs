@@ -1,0 +1,241 @@
+//! The two digests of a call, and the hash of a tool's definition.
+//!
+//! Both are SHA-256 over canonical JSON, so an auditor recomputes them with stock tools. The *argument digest* compares
+//! calls; the *call digest* binds a decision to one call, and a nonce in it keeps low-entropy arguments from being
+//! guessed out of an export.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use sha2::{Digest as _, Sha256};
+
+use crate::call::{Path, ToolId};
+use crate::id::{CallId, HoldId};
+use crate::json::{Json, write_string};
+use crate::time::Time;
+
+/// Why a text is not a digest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a digest of the form `{prefix}` and 64 hexadecimal digits")]
+pub struct DigestError {
+    text: String,
+    prefix: &'static str,
+}
+
+macro_rules! digest {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name([u8; 32]);
+
+        impl $name {
+            /// The SHA-256 of a text.
+            pub fn of(text: &[u8]) -> Self {
+                Self(Sha256::digest(text).into())
+            }
+
+            /// The 32 bytes.
+            pub fn as_bytes(&self) -> &[u8; 32] {
+                &self.0
+            }
+
+            /// From the 32 bytes, as a store keeps them.
+            pub fn from_bytes(bytes: [u8; 32]) -> Self {
+                Self(bytes)
+            }
+
+            fn push_to(&self, out: &mut String) {
+                out.push_str($prefix);
+                push_hex(out, &self.0);
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut out = String::with_capacity(70);
+                self.push_to(&mut out);
+                f.write_str(&out)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = DigestError;
+            fn from_str(text: &str) -> Result<Self, DigestError> {
+                let error = || DigestError { text: text.chars().take(100).collect(), prefix: $prefix };
+                let hex = text.strip_prefix($prefix).ok_or_else(error)?;
+                read_hex(hex).map(Self).ok_or_else(error)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.to_string())
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                text.parse().map_err(de::Error::custom)
+            }
+        }
+    };
+}
+
+digest!(
+    /// Compares calls: tool, server, definition and arguments. Never authorises a run.
+    ArgumentDigest, "cs1a:"
+);
+digest!(
+    /// Binds: what a decision names, a receipt signs and a claim re-checks.
+    CallDigest, "cs1c:"
+);
+digest!(
+    /// The hash of a tool's definition.
+    DefinitionDigest, "cs1d:"
+);
+digest!(
+    /// The hash of an event, chained over the one before it.
+    EventHash, "cs1e:"
+);
+
+/// A number used once, so that equal calls have different call digests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nonce(pub u128);
+
+impl Nonce {
+    /// A fresh nonce: 122 random bits.
+    #[expect(clippy::new_without_default, reason = "a default nonce would look like a constant")]
+    pub fn new() -> Nonce {
+        Nonce(uuid::Uuid::new_v4().as_u128())
+    }
+}
+
+/// Computes the argument digest.
+pub fn argument_digest(tool: &ToolId, definition: Option<&DefinitionDigest>, arguments: &Json) -> ArgumentDigest {
+    let mut text = String::with_capacity(arguments.as_str().len() + 192);
+    text.push_str("{\"arguments\":");
+    text.push_str(arguments.as_str());
+    text.push_str(",\"definition\":");
+    match definition {
+        Some(digest) => quoted(&mut text, |out| digest.push_to(out)),
+        None => text.push_str("null"),
+    }
+    text.push_str(",\"server\":");
+    optional(&mut text, tool.server.as_deref());
+    text.push_str(",\"tool\":");
+    write_string(&mut text, &tool.name);
+    text.push('}');
+    ArgumentDigest::of(text.as_bytes())
+}
+
+/// Everything a call digest covers.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound<'a> {
+    /// The arguments, tool and definition, by their digest.
+    pub arguments: &'a ArgumentDigest,
+    /// The call.
+    pub call: CallId,
+    /// The hold that asks about it, if any.
+    pub hold: Option<HoldId>,
+    /// Whose call it is, and where it stands.
+    pub path: &'a Path,
+    /// Which policy judged it.
+    pub policy: &'a str,
+    /// When the hold expires.
+    pub expires_at: Option<Time>,
+    /// What a running tool shows the approver.
+    pub payload: Option<&'a Json>,
+    /// What a running tool says to the approver.
+    pub hint: Option<&'a str>,
+    /// Random, kept out of every export.
+    pub nonce: Nonce,
+}
+
+impl Bound<'_> {
+    /// Computes the call digest.
+    pub fn digest(&self) -> CallDigest {
+        let mut text = String::with_capacity(512);
+        text.push_str("{\"agents\":[");
+        for (index, agent) in self.path.agents.iter().enumerate() {
+            if index > 0 {
+                text.push(',');
+            }
+            write_string(&mut text, agent);
+        }
+        text.push_str("],\"arguments\":");
+        quoted(&mut text, |out| self.arguments.push_to(out));
+        text.push_str(",\"call\":\"");
+        push_hex(&mut text, self.call.as_bytes());
+        text.push_str("\",\"expires_at\":");
+        match self.expires_at {
+            Some(time) => text.push_str(&time.0.to_string()),
+            None => text.push_str("null"),
+        }
+        text.push_str(",\"hint\":");
+        optional(&mut text, self.hint);
+        text.push_str(",\"hold\":");
+        match self.hold {
+            Some(hold) => quoted(&mut text, |out| push_hex(out, hold.as_bytes())),
+            None => text.push_str("null"),
+        }
+        text.push_str(",\"nonce\":");
+        quoted(&mut text, |out| push_hex(out, &self.nonce.0.to_be_bytes()));
+        text.push_str(",\"payload\":");
+        text.push_str(self.payload.map_or("null", Json::as_str));
+        text.push_str(",\"policy\":");
+        write_string(&mut text, self.policy);
+        text.push_str(",\"principal\":");
+        write_string(&mut text, &self.path.principal);
+        text.push_str(",\"run\":");
+        optional(&mut text, self.path.run.as_deref());
+        text.push_str(",\"session\":");
+        optional(&mut text, self.path.session.as_deref());
+        text.push_str(",\"thread\":");
+        optional(&mut text, self.path.thread.as_deref());
+        text.push('}');
+        CallDigest::of(text.as_bytes())
+    }
+}
+
+fn optional(out: &mut String, text: Option<&str>) {
+    match text {
+        Some(text) => write_string(out, text),
+        None => out.push_str("null"),
+    }
+}
+
+fn quoted(out: &mut String, write: impl FnOnce(&mut String)) {
+    out.push('"');
+    write(out);
+    out.push('"');
+}
+
+/// Appends bytes as lower-case hexadecimal.
+pub(crate) fn push_hex(out: &mut String, bytes: &[u8]) {
+    const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    for byte in bytes {
+        for half in [byte >> 4, byte & 15] {
+            out.push(DIGITS.get(usize::from(half)).copied().unwrap_or('0'));
+        }
+    }
+}
+
+/// Reads 64 lower-case hexadecimal digits.
+pub(crate) fn read_hex(hex: &str) -> Option<[u8; 32]> {
+    if hex.len() != 64 || hex.bytes().any(|b| b.is_ascii_uppercase()) {
+        return None;
+    }
+    let mut bytes = [0u8; 32];
+    for (out, at) in bytes.iter_mut().zip((0..64).step_by(2)) {
+        *out = u8::from_str_radix(hex.get(at..at + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}

@@ -1,0 +1,87 @@
+//! Every bound, in one place.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Bounds an operator may set under `limits:`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Bytes of one call's arguments.
+    pub argument_bytes: usize,
+    /// Nesting of one call's arguments.
+    pub argument_depth: usize,
+    /// Keys in one call's arguments, all levels together.
+    pub argument_keys: usize,
+    /// Calls of one session that may wait at once.
+    pub pending_per_session: u64,
+    /// Calls that may wait at once, all sessions together.
+    pub pending_total: u64,
+    /// Submissions per second of one token of a server.
+    pub submits_per_second: u32,
+    /// Attempts of one call whose tool may be repeated.
+    pub attempts: u32,
+    /// Holds a running tool may open.
+    pub holds_per_call: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            argument_bytes: 256 * 1024,
+            argument_depth: 64,
+            argument_keys: 10_000,
+            pending_per_session: 100,
+            pending_total: 100_000,
+            submits_per_second: 50,
+            attempts: 3,
+            holds_per_call: 100,
+        }
+    }
+}
+
+/// Bytes of a policy or configuration file.
+pub const POLICY_BYTES: usize = 1024 * 1024;
+/// Rules of one policy, agents' own included.
+pub const POLICY_RULES: usize = 100_000;
+/// Bytes of one CEL condition.
+pub const CONDITION_BYTES: usize = 4 * 1024;
+/// Nesting of one CEL condition, in its text and in its syntax tree.
+pub const CONDITION_DEPTH: usize = 32;
+/// Comprehensions (`all`, `exists`, `map`, …) inside one another.
+pub const CONDITION_COMPREHENSIONS: usize = 2;
+/// Steps nested comprehensions may take: list length to the power of their depth.
+pub const CONDITION_STEPS: usize = 10_000;
+/// Stack a condition is compiled on.
+pub const CONDITION_STACK: usize = 16 * 1024 * 1024;
+/// Bytes of one tool's input schema.
+pub const SCHEMA_BYTES: usize = 256 * 1024;
+/// Bytes of a hint, a reason or another short text a person or program attaches.
+pub const NOTE_BYTES: usize = 4 * 1024;
+/// Bytes of a name: session, run, thread, agent, tool, server, key, label.
+pub const NAME_BYTES: usize = 256;
+/// Agents inside one another.
+pub const AGENT_DEPTH: usize = 16;
+/// Bytes of a payload handed between tool and approver, and of a response given instead of running.
+pub const PAYLOAD_BYTES: usize = 64 * 1024;
+/// Bytes of a tool's recorded output; more is kept as its head and its digest.
+pub const OUTPUT_BYTES: usize = 256 * 1024;
+/// Decisions kept on one hold.
+pub const DECISIONS_PER_HOLD: usize = 100;
+/// Rows of one page of a listing.
+pub const PAGE_ROWS: usize = 1_000;
+/// Rows of one page when nobody says how many.
+pub const PAGE_ROWS_DEFAULT: usize = 100;
+/// Life of a hold when no rule says otherwise.
+pub const HOLD_LIFE: Duration = Duration::from_secs(10 * 60);
+/// How long an allowed or approved call may wait to be claimed.
+pub const CLAIM_WITHIN: Duration = Duration::from_secs(5 * 60);
+/// How long a claim holds without being renewed.
+pub const LEASE: Duration = Duration::from_secs(30);
+/// Longest life of a grant.
+pub const GRANT_LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Events after which a checkpoint is due.
+pub const CHECKPOINT_EVENTS: u64 = 1_000;
+/// Time after which a checkpoint is due if anything happened.
+pub const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
