@@ -216,8 +216,8 @@ pub enum GrantError {
     /// The call has no session to remember in.
     #[error("the call has no session, so nothing can be remembered for one")]
     NoSession,
-    /// A named field is not in the arguments.
-    #[error("the arguments have no field `{0}`")]
+    /// A named field is not in the arguments, or is blank or padded.
+    #[error("the arguments have no field `{0}` to remember the call by")]
     NoField(String),
     /// No field named.
     #[error("name at least one field")]
@@ -325,6 +325,11 @@ impl Grant {
     }
 }
 
+/// A blank or padded text is no key to remember a call by.
+fn is_blank(value: &Json) -> bool {
+    value.read::<String>().is_ok_and(|text| text.is_empty() || text.trim() != text)
+}
+
 fn covers_asked_for(covers: &RememberCovers, call: &Call) -> Result<Covers, GrantError> {
     match covers {
         RememberCovers::Exact => Ok(Covers::Exact(call.argument_digest)),
@@ -339,8 +344,8 @@ fn covers_asked_for(covers: &RememberCovers, call: &Call) -> Result<Covers, Gran
         }
         RememberCovers::Fields(names) => {
             let field = |name: &String| match call.facts.arguments.field(name) {
-                Some(value) => Ok((name.clone(), value)),
-                None => Err(GrantError::NoField(name.clone())),
+                Some(value) if !is_blank(&value) => Ok((name.clone(), value)),
+                _ => Err(GrantError::NoField(name.clone())),
             };
             names.iter().map(field).collect::<Result<_, _>>().map(Covers::Fields)
         }

@@ -8,6 +8,7 @@ use crate::digest::{CallDigest, Nonce};
 use crate::grant::Remember;
 use crate::id::HoldId;
 use crate::json::Json;
+use crate::refusal::Refusal;
 use crate::time::Time;
 use crate::verdict::{Because, Terms};
 
@@ -203,6 +204,9 @@ pub struct Hold {
     /// What people said, in commit order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<Decision>,
+    /// Why it closed without a yes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<Refusal>,
 }
 
 impl Hold {

@@ -1,0 +1,104 @@
+//! Signs checkpoints over all chain heads, with an Ed25519 key.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use ed25519_dalek::{Signature, Signer as _, SigningKey, Verifier as _, VerifyingKey};
+
+use crate::call::Chain;
+use crate::digest::EventHash;
+use crate::event::{Draft, EventName, Head};
+use crate::json::Json;
+use crate::store::MovedHeads;
+
+/// An Ed25519 key that signs checkpoints and receipts.
+pub struct Signer {
+    key: SigningKey,
+}
+
+impl std::fmt::Debug for Signer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Signer({})", self.public_key())
+    }
+}
+
+/// Why a key cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not an Ed25519 key: expected 32 bytes as base64")]
+pub struct KeyError;
+
+impl Signer {
+    /// Makes a new key from the system's randomness.
+    pub fn generate() -> Result<Signer, getrandom::Error> {
+        let mut seed = zeroize::Zeroizing::new([0u8; 32]);
+        getrandom::fill(seed.as_mut())?;
+        Ok(Signer { key: SigningKey::from_bytes(&seed) })
+    }
+
+    /// Reads the secret half from base64.
+    pub fn from_secret(text: &str) -> Result<Signer, KeyError> {
+        let bytes = zeroize::Zeroizing::new(BASE64.decode(text.trim()).map_err(|_| KeyError)?);
+        let seed: &[u8; 32] = bytes.as_slice().try_into().map_err(|_| KeyError)?;
+        Ok(Signer { key: SigningKey::from_bytes(seed) })
+    }
+
+    /// The secret half as base64, for a file that only its owner reads.
+    pub fn secret(&self) -> zeroize::Zeroizing<String> {
+        zeroize::Zeroizing::new(BASE64.encode(self.key.to_bytes()))
+    }
+
+    /// The public half as base64.
+    pub fn public_key(&self) -> String {
+        BASE64.encode(self.key.verifying_key().to_bytes())
+    }
+
+    /// Signs a text; base64.
+    pub fn sign(&self, text: &str) -> String {
+        BASE64.encode(self.key.sign(text.as_bytes()).to_bytes())
+    }
+
+    /// Builds the event that ties all moved chains together.
+    pub fn checkpoint(&self, moved: &MovedHeads) -> Draft {
+        let statement = statement(moved.previous.as_ref(), &moved.heads);
+        let signature = self.sign(statement.as_str());
+        Draft::new(EventName::CheckpointSigned)
+            .json("statement", &statement)
+            .text("key", &self.public_key())
+            .text("signature", &signature)
+    }
+}
+
+/// What a checkpoint signs: the checkpoint before it, and the sorted (chain, seq, hash) of the chains that moved.
+pub fn statement(previous: Option<&EventHash>, heads: &[(Chain, Head)]) -> Json {
+    let heads: Vec<_> = heads.iter().map(|(chain, head)| (&chain.0, head.seq, head.hash)).collect();
+    let value = serde_json::json!({ "heads": heads, "previous": previous });
+    // Names of chains are values here, never keys, so nothing can collide.
+    Json::of(&value).unwrap_or_else(|_| Json::empty())
+}
+
+/// Whether a signature over a text was made with this key. Both in base64.
+pub fn verify(key: &str, text: &str, signature: &str) -> bool {
+    let read = || {
+        let key: [u8; 32] = BASE64.decode(key).ok()?.try_into().ok()?;
+        let signature: [u8; 64] = BASE64.decode(signature).ok()?.try_into().ok()?;
+        Some((VerifyingKey::from_bytes(&key).ok()?, Signature::from_bytes(&signature)))
+    };
+    read().is_some_and(|(key, signature)| key.verify(text.as_bytes(), &signature).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_right_key_and_text_verify() {
+        let signer = Signer::generate().unwrap();
+        let again = Signer::from_secret(&signer.secret()).unwrap();
+        let signature = again.sign("hello");
+        assert!(verify(&signer.public_key(), "hello", &signature));
+        assert!(!verify(&signer.public_key(), "hullo", &signature));
+        assert!(!verify(&Signer::generate().unwrap().public_key(), "hello", &signature));
+        assert!(!verify("junk", "hello", &signature));
+        assert!(Signer::from_secret("junk").is_err());
+        assert!(!format!("{signer:?}").contains(signer.secret().as_str()));
+    }
+}
