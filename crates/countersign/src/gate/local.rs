@@ -1,0 +1,520 @@
+//! The gate's own half of each step: policy, store, approver and redaction, in this process.
+
+use std::collections::HashSet;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwap;
+use tokio::sync::mpsc;
+
+use crate::approver::{Approver, OpenHold};
+use crate::bell::Listener;
+use crate::call::{Call, Chain, Declared, Facts, Outcome};
+use crate::digest::{DefinitionDigest, Nonce, argument_digest};
+use crate::event::{Draft, EventName};
+use crate::gate::hooks::{Checked, parse, valid};
+use crate::gate::{GateError, Proposal};
+use crate::grant::{Grant, Scope};
+use crate::hold::{Answer, Decision};
+use crate::id::{CallId, HoldId};
+use crate::json::Json;
+use crate::limits::{self, Limits};
+use crate::policy::{Policy, Unattended};
+use crate::redact::Redactor;
+use crate::refusal::{Refusal, RefusalKind};
+use crate::signer::Signer;
+use crate::store::{CallFilter, Claimant, Expect, Failure, NewCall, Op, Store, Submission};
+use crate::time::{Clock as _, SystemClock};
+use crate::tool::Definition;
+use crate::transition::{Asking, Deciding, Edit, Rejection, Unasked};
+use crate::verdict::{Because, Effect, Verdict};
+
+/// Whom a hold reaches.
+pub(crate) enum Reach {
+    /// Nobody: `unattended` decides.
+    Nobody,
+    /// Somebody outside: another process, a server's inbox, whoever calls `decide`.
+    Elsewhere,
+    /// A function of the embedder's.
+    Approver(Arc<dyn Approver>),
+    /// A channel of the embedder's; whoever reads it calls `decide`.
+    Channel(mpsc::UnboundedSender<OpenHold>),
+}
+
+/// What came of a decision.
+#[derive(Clone, Debug)]
+pub struct Decided {
+    /// The call as it stands now.
+    pub call: Arc<Call>,
+    /// Whether the same decision had been recorded before.
+    pub replayed: bool,
+    /// The grant made along with it.
+    pub grant: Option<Grant>,
+    /// How many other holds that grant released.
+    pub released: usize,
+}
+
+/// Policy and store, in this process.
+pub(crate) struct Local {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) policy: ArcSwap<Policy>,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) redactor: Redactor,
+    pub(crate) reach: Reach,
+    pub(crate) signer: Option<Arc<Signer>>,
+    /// Definitions already written down, so that other processes can check an edit.
+    pub(crate) known: Mutex<HashSet<DefinitionDigest>>,
+    pub(crate) runs_since_checkpoint: AtomicU64,
+}
+
+/// Where definitions are kept among the store's records.
+const DEFINITIONS: &str = "definitions";
+/// How often a judgement is made anew because the policy of the store changed under it.
+const STALE_RETRIES: usize = 3;
+
+impl Local {
+    pub(crate) async fn run(&self, op: Op) -> Result<Arc<Call>, GateError> {
+        let applied = self.store.run(op).await?;
+        applied.call.ok_or(GateError::Rejected(Rejection::NotFound("call")))
+    }
+
+    pub(crate) async fn get(&self, id: CallId) -> Result<Arc<Call>, GateError> {
+        self.store.call(id).await?.ok_or(GateError::Rejected(Rejection::NotFound("call")))
+    }
+
+    pub(crate) async fn submit(
+        self: &Arc<Self>,
+        definition: &Arc<Definition>,
+        checked: Checked,
+    ) -> Result<Arc<Call>, GateError> {
+        self.write_down(definition).await?;
+        self.freeze(Some(definition), checked).await
+    }
+
+    pub(crate) async fn submit_unknown(self: &Arc<Self>, proposal: Proposal) -> Result<Arc<Call>, GateError> {
+        proposal.check_names()?;
+        let refusal = Refusal::new(RefusalKind::UnknownTool).because(format!("there is no tool `{}`", proposal.tool));
+        self.freeze(None, Checked::refused(proposal, Json::empty(), refusal)).await
+    }
+
+    pub(crate) async fn submit_undefined(self: &Arc<Self>, proposal: Proposal) -> Result<Arc<Call>, GateError> {
+        proposal.check_names()?;
+        let checked = match parse(&proposal, &self.limits) {
+            Ok(arguments) => Checked { proposal, arguments, declared: Declared::Nothing, raised: None, refusal: None },
+            Err(refusal) => Checked::refused(proposal, Json::empty(), refusal),
+        };
+        self.freeze(None, checked).await
+    }
+
+    /// Freezes the bytes, judges them, and writes the call down. Nothing changes the arguments after this line.
+    async fn freeze(
+        self: &Arc<Self>,
+        definition: Option<&Arc<Definition>>,
+        checked: Checked,
+    ) -> Result<Arc<Call>, GateError> {
+        let id = CallId::new();
+        for _ in 0..STALE_RETRIES {
+            let policy = self.policy.load_full();
+            let submission = self.submission(id, definition, &checked, &policy);
+            match self.store.run(Op::Submit(Box::new(submission))).await {
+                Err(Failure::Rejected(Rejection::StalePolicy)) => self.follow_store().await?,
+                Err(failure) => return Err(failure.into()),
+                Ok(applied) => {
+                    let call = applied.call.ok_or(GateError::Rejected(Rejection::NotFound("call")))?;
+                    if !applied.replayed {
+                        self.announce(&call);
+                    }
+                    return Ok(call);
+                }
+            }
+        }
+        Err(GateError::Rejected(Rejection::StalePolicy))
+    }
+
+    fn submission(
+        &self,
+        id: CallId,
+        definition: Option<&Arc<Definition>>,
+        checked: &Checked,
+        policy: &Arc<Policy>,
+    ) -> Submission {
+        let proposal = &checked.proposal;
+        let facts = Facts {
+            tool: proposal.tool.clone(),
+            toolset: definition.and_then(|definition| definition.toolset.clone()),
+            arguments: checked.arguments.clone(),
+            path: proposal.path.clone(),
+            declared: checked.declared,
+            annotations: definition.and_then(|definition| definition.annotations.clone()),
+            at: SystemClock.now(),
+        };
+        let digest = definition.map(|definition| definition.digest());
+        let schema = definition.map(|definition| &definition.input_schema);
+        let raw = proposal.arguments.as_str() != facts.arguments.as_str();
+        let mut call = NewCall {
+            id,
+            key: proposal.key.clone(),
+            label: proposal.label.clone(),
+            description: definition.map(|definition| Arc::clone(&definition.description)),
+            definition: digest,
+            redacted: self.redactor.arguments(&facts.arguments, schema),
+            raw: raw.then(|| self.redactor.text(head(&proposal.arguments, self.limits.argument_bytes)).into()),
+            repeat: definition.map(|definition| definition.repeat).unwrap_or_default(),
+            argument_digest: argument_digest(&facts.tool, digest.as_ref(), &facts.arguments),
+            nonce: Nonce::new(),
+            verdict: Arc::new(raise(policy.judge(&facts), checked.raised.as_deref())),
+            facts,
+            hint: proposal.hint.clone().or_else(|| definition.map(|definition| definition.hint_or_default())),
+            payload: proposal.payload.clone(),
+            refusal: checked.refusal.clone(),
+        };
+        if call.redacted.is_some() {
+            // SECURITY: the agent's text holds the secret that was just masked.
+            call.raw = None;
+        }
+        Submission {
+            call,
+            unasked: self.unasked(policy),
+            limits: Arc::clone(&self.limits),
+            claim: None,
+            policy: Policy::clone(policy),
+        }
+    }
+
+    fn unasked(&self, policy: &Policy) -> Option<Unasked> {
+        match (&self.reach, policy.unattended()) {
+            (Reach::Elsewhere | Reach::Approver(_) | Reach::Channel(_), _) => None,
+            (Reach::Nobody, Unattended::Deny) => Some(Unasked::Deny),
+            (Reach::Nobody, Unattended::Allow) => Some(Unasked::Allow),
+            (Reach::Nobody, Unattended::Wait) => None,
+        }
+    }
+
+    /// Tells whoever is reachable about the hold that is open, if any. The hold is durable by now.
+    fn announce(self: &Arc<Self>, call: &Arc<Call>) {
+        let Some(open) = call.open_hold().and_then(|hold| OpenHold::of(call, hold.id)) else { return };
+        match &self.reach {
+            Reach::Nobody | Reach::Elsewhere => {}
+            Reach::Channel(channel) => {
+                // A reader that is gone leaves the hold to expire: nothing runs because nobody listens.
+                let _ = channel.send(open);
+            }
+            Reach::Approver(approver) => self.put_to(Arc::clone(approver), open),
+        }
+    }
+
+    /// Puts the question on a thread of its own, so that an approver that blocks defeats neither expiry nor cancel.
+    fn put_to(self: &Arc<Self>, approver: Arc<dyn Approver>, open: OpenHold) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let local = Arc::clone(self);
+        let inner = runtime.clone();
+        runtime.spawn_blocking(move || inner.block_on(local.ask_approver(approver, open)));
+    }
+
+    async fn ask_approver(self: Arc<Self>, approver: Arc<dyn Approver>, open: OpenHold) {
+        use futures::FutureExt as _;
+        let (id, call) = (open.id, open.call.id);
+        let asked = std::panic::AssertUnwindSafe(async { approver.ask(open.clone()).await }).catch_unwind();
+        let closed = self.wait(call, |call| call.holds.iter().any(|hold| hold.id == id && !hold.is_pending()));
+        let answer = tokio::select! {
+            answer = asked => answer,
+            _ = closed => return,
+        };
+        let problem = match answer {
+            Ok(Ok(answer)) => {
+                let decision = open.decision(approver.who(), "approver", answer);
+                match self.decide(id, decision).await {
+                    Ok(_) => return,
+                    Err(error) => error.to_string(),
+                }
+            }
+            Ok(Err(error)) => error,
+            Err(_) => "the approver panicked".to_owned(),
+        };
+        let refusal = Refusal::new(RefusalKind::Error).because(format!("the approver failed: {problem}"));
+        if let Err(error) = self.store.run(Op::Close { hold: id, refusal }).await {
+            tracing::warn!(hold = %id, %error, "a hold whose approver failed could not be closed; it will expire");
+        }
+    }
+
+    pub(crate) async fn wait(&self, id: CallId, done: impl Fn(&Call) -> bool) -> Result<Arc<Call>, GateError> {
+        loop {
+            let listener = self.store.bell().listen(id);
+            let call = self.get(id).await?;
+            if done(&call) {
+                return Ok(call);
+            }
+            self.until(listener, &call).await?;
+        }
+    }
+
+    /// Waits for a ring, or for the moment the call is due; then lets time pass for it.
+    pub(crate) async fn until(&self, listener: Listener<CallId>, call: &Call) -> Result<(), GateError> {
+        let Some(due) = call.due_at() else {
+            listener.await;
+            return Ok(());
+        };
+        let left = self.store.now().await?.until(due);
+        tokio::select! {
+            () = listener => Ok(()),
+            () = tokio::time::sleep(left) => {
+                self.run(Op::Tick { call: call.id }).await?;
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) async fn claim(&self, id: CallId, claimant: Claimant) -> Result<Arc<Call>, GateError> {
+        for _ in 0..STALE_RETRIES {
+            let policy = Policy::clone(&self.policy.load());
+            match self.run(Op::Claim { call: id, claimant: claimant.clone(), policy }).await {
+                Err(GateError::Rejected(Rejection::StalePolicy)) => self.follow_store().await?,
+                claimed => return claimed,
+            }
+        }
+        Err(GateError::Rejected(Rejection::StalePolicy))
+    }
+
+    pub(crate) async fn decide(self: &Arc<Self>, hold: HoldId, decision: Decision) -> Result<Decided, GateError> {
+        check_size(&decision)?;
+        let edit = match &decision.answer {
+            Answer::Approve { arguments: Some(arguments), .. } => Some(self.edit(hold, arguments).await?),
+            Answer::Approve { .. } | Answer::Deny { .. } | Answer::Respond { .. } => None,
+        };
+        let groups = self.policy.load().groups_of(&decision.by.id);
+        let applied = self.store.run(Op::Decide(Box::new(Deciding { hold, decision, groups, edit }))).await?;
+        let call = applied.call.ok_or(GateError::Rejected(Rejection::NotFound("call")))?;
+        let released = match &applied.grant {
+            Some(grant) => self.release_siblings(grant, &call).await?,
+            None => 0,
+        };
+        if !applied.replayed && call.open_hold().is_some_and(|open| open.decisions.is_empty() && open.id != hold) {
+            self.announce(&call);
+        }
+        Ok(Decided { call, replayed: applied.replayed, grant: applied.grant, released })
+    }
+
+    /// Validates and judges edited arguments, as any other arguments are.
+    async fn edit(&self, hold: HoldId, arguments: &Json) -> Result<Edit, GateError> {
+        let call = self.store.call_of_hold(hold).await?.ok_or(GateError::Rejected(Rejection::NotFound("hold")))?;
+        let bad = |refusal: Refusal| GateError::BadEdit(refusal.reason.unwrap_or_default());
+        let arguments =
+            Json::arguments(arguments.as_str(), &self.limits).map_err(|error| GateError::BadEdit(error.to_string()))?;
+        let definition = self.definition(&call).await?;
+        let arguments = match &definition {
+            Some(definition) => valid(definition, arguments).map_err(bad)?,
+            None => arguments,
+        };
+        let mut facts = call.facts.clone();
+        facts.arguments = arguments.clone();
+        let schema = definition.as_ref().map(|definition| &definition.input_schema);
+        Ok(Edit {
+            redacted: self.redactor.arguments(&arguments, schema),
+            argument_digest: argument_digest(&facts.tool, call.definition.as_ref(), &arguments),
+            declared: facts.declared,
+            verdict: Arc::new(self.policy.load().judge(&facts)),
+            arguments,
+        })
+    }
+
+    /// The definition a call was made for, as it was written down.
+    async fn definition(&self, call: &Call) -> Result<Option<Definition>, GateError> {
+        let Some(digest) = call.definition else { return Ok(None) };
+        let record = self.store.record(DEFINITIONS, &digest.to_string()).await?;
+        let read = record.and_then(|record| serde_json::from_slice::<Definition>(&record.value).ok());
+        match read.filter(|definition| definition.digest() == digest) {
+            Some(definition) => Ok(Some(definition)),
+            None => Err(GateError::BadEdit("the tool's definition is not on record, so nothing can check it".into())),
+        }
+    }
+
+    async fn write_down(&self, definition: &Definition) -> Result<(), GateError> {
+        let digest = definition.digest();
+        if self.known.lock().is_ok_and(|known| known.contains(&digest)) {
+            return Ok(());
+        }
+        let text = serde_json::to_vec(definition).map_err(|error| GateError::BadInput(error.to_string()))?;
+        self.store.put_record(DEFINITIONS, &digest.to_string(), &text, Expect::Any, None).await?;
+        if let Ok(mut known) = self.known.lock() {
+            known.insert(digest);
+        }
+        Ok(())
+    }
+
+    /// A new grant releases other holds it covers, each with its own event.
+    async fn release_siblings(&self, grant: &Grant, decided: &Call) -> Result<usize, GateError> {
+        let session = match &grant.scope {
+            Scope::Session { session } => Some(Arc::clone(session)),
+            Scope::Global => None,
+        };
+        let filter = CallFilter {
+            holding: true,
+            session,
+            principal: Some(Arc::clone(&grant.principal)),
+            argument_digest: Some(decided.argument_digest),
+            limit: Some(limits::PAGE_ROWS),
+            ..CallFilter::default()
+        };
+        let mut released = 0;
+        for sibling in self.store.calls(filter).await? {
+            let Some(hold) = sibling.open_hold().filter(|_| sibling.id != decided.id) else { continue };
+            match self.store.run(Op::Release { hold: hold.id, grant: grant.id }).await {
+                Ok(_) => released += 1,
+                Err(Failure::Rejected(_)) => {}
+                Err(Failure::Store(error)) => return Err(error.into()),
+            }
+        }
+        Ok(released)
+    }
+
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        call: &Call,
+        fence: u64,
+        hint: &str,
+        payload: Json,
+    ) -> Result<(Arc<Call>, HoldId), GateError> {
+        if hint.len() > limits::NOTE_BYTES {
+            return Err(GateError::BadInput(format!("the hint has over {} bytes", limits::NOTE_BYTES)));
+        }
+        let hold = HoldId::new();
+        let asking = Asking {
+            hold,
+            fence,
+            hint: Some(self.redactor.text(hint).into()),
+            payload: Some(self.redactor.arguments(&payload, None).unwrap_or(payload)),
+            unattended: self.unasked(&self.policy.load()),
+            most: self.limits.holds_per_call,
+        };
+        let asked = self.run(Op::Ask { call: call.id, asking: Box::new(asking) }).await?;
+        self.announce(&asked);
+        loop {
+            let listener = self.store.bell().listen_any();
+            let closed = |call: &Call| call.holds.iter().any(|found| found.id == hold && !found.is_pending());
+            let answered = self.wait(call.id, closed).await?;
+            // A halt keeps a yes from being delivered, as it keeps a claim from being made.
+            if !self.store.halted(&call.facts.path).await? {
+                return Ok((answered, hold));
+            }
+            listener.await;
+        }
+    }
+
+    pub(crate) async fn cancel_all(&self, filter: CallFilter, refusal: &Refusal) -> Result<usize, GateError> {
+        let mut cancelled = 0;
+        let mut filter = CallFilter { holding: true, limit: Some(limits::PAGE_ROWS), ..filter };
+        loop {
+            let calls = self.store.calls(filter.clone()).await?;
+            let Some(last) = calls.last() else { return Ok(cancelled) };
+            filter.after = Some(last.id);
+            for call in calls {
+                match self.store.run(Op::Cancel { call: call.id, refusal: refusal.clone() }).await {
+                    Ok(_) => cancelled += 1,
+                    Err(Failure::Rejected(_)) => {}
+                    Err(Failure::Store(error)) => return Err(error.into()),
+                }
+            }
+        }
+    }
+
+    pub(crate) async fn supersede(&self, old: &DefinitionDigest) -> Result<usize, GateError> {
+        let refusal = Refusal::new(RefusalKind::Superseded).because("the tool's definition changed");
+        let mut superseded = 0;
+        let mut filter = CallFilter { holding: true, limit: Some(limits::PAGE_ROWS), ..CallFilter::default() };
+        loop {
+            let calls = self.store.calls(filter.clone()).await?;
+            let Some(last) = calls.last() else { return Ok(superseded) };
+            filter.after = Some(last.id);
+            for call in calls.iter().filter(|call| call.definition.as_ref() == Some(old)) {
+                match self.store.run(Op::Cancel { call: call.id, refusal: refusal.clone() }).await {
+                    Ok(_) => superseded += 1,
+                    Err(Failure::Rejected(_)) => {}
+                    Err(Failure::Store(error)) => return Err(error.into()),
+                }
+            }
+        }
+    }
+
+    pub(crate) fn admit(&self, definition: &Definition) -> Result<(), GateError> {
+        let not_admitted = |why: String| GateError::NotAdmitted { tool: definition.tool.to_string(), why };
+        definition.schema().map_err(|error| not_admitted(error.to_string()))?;
+        let facts = Facts {
+            tool: definition.tool.clone(),
+            toolset: definition.toolset.clone(),
+            arguments: Json::empty(),
+            path: crate::call::Path::default(),
+            declared: Declared::Nothing,
+            annotations: definition.annotations.clone(),
+            at: SystemClock.now(),
+        };
+        self.policy.load().admits(&facts).map_err(not_admitted)
+    }
+
+    pub(crate) async fn set_policy(&self, policy: Policy) -> Result<(), GateError> {
+        let draft = Draft::new(EventName::PolicyLoaded).text("policy", policy.version());
+        self.policy.store(Arc::new(policy));
+        self.store.run(Op::Note { chain: Chain::system(), draft }).await?;
+        Ok(())
+    }
+
+    /// Takes over the policy that all nodes follow.
+    async fn follow_store(&self) -> Result<(), GateError> {
+        let Some((version, source)) = self.store.policy().await? else { return Ok(()) };
+        let policy = Policy::from_yaml(&source).map_err(|errors| GateError::BrokenPolicy(errors.to_string()))?;
+        if policy.version() != &version {
+            let why = format!("the store names policy {version}, its text reads as {}", policy.version());
+            return Err(GateError::BrokenPolicy(why));
+        }
+        self.policy.store(Arc::new(policy));
+        Ok(())
+    }
+
+    pub(crate) fn redact_outcome(&self, outcome: Outcome) -> Outcome {
+        match outcome {
+            Outcome::Succeeded { output } => Outcome::Succeeded { output },
+            Outcome::Failed { error, refusal } => {
+                Outcome::Failed { error: self.redactor.text(head(&error, limits::NOTE_BYTES)).into(), refusal }
+            }
+            Outcome::MayHaveApplied { why } => Outcome::MayHaveApplied { why },
+        }
+    }
+}
+
+fn head(text: &str, most: usize) -> &str {
+    text.get(..text.floor_char_boundary(most)).unwrap_or(text)
+}
+
+fn check_size(decision: &Decision) -> Result<(), GateError> {
+    let too_long = |what: &str| Err(GateError::BadInput(format!("the {what} is too long")));
+    match &decision.answer {
+        Answer::Deny { reason: Some(reason) } if reason.len() > limits::NOTE_BYTES => too_long("reason"),
+        Answer::Respond { response } if response.as_str().len() > limits::PAYLOAD_BYTES => too_long("response"),
+        Answer::Approve { payload: Some(payload), .. } if payload.as_str().len() > limits::PAYLOAD_BYTES => {
+            too_long("payload")
+        }
+        _ if decision.by.id.trim().is_empty() || decision.by.id.len() > limits::NAME_BYTES => {
+            Err(GateError::BadInput("the approver's name is blank or too long".into()))
+        }
+        Answer::Approve { .. } | Answer::Deny { .. } | Answer::Respond { .. } => Ok(()),
+    }
+}
+
+/// A hook's wish to have people asked joins the verdict by strictness.
+fn raise(mut verdict: Verdict, reason: Option<&str>) -> Verdict {
+    let Some(reason) = reason else { return verdict };
+    let because = Because { rule: "hook".into(), effect: Effect::Ask, reason: Some(reason.into()) };
+    verdict.matched.push(because.clone());
+    match verdict.effect {
+        Effect::Deny => {}
+        Effect::Ask => verdict.because.push(because),
+        Effect::Allow => {
+            verdict.effect = Effect::Ask;
+            verdict.because = vec![because];
+            // What a hook asks because of these arguments, no whole-tool grant lifts.
+            let mut terms = (*verdict.terms).clone();
+            terms.depends_on_arguments = true;
+            verdict.terms = Arc::new(terms);
+        }
+    }
+    verdict
+}
