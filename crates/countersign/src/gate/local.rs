@@ -1,7 +1,7 @@
 //! The gate's own half of each step: policy, store, approver and redaction, in this process.
 
 use std::collections::HashSet;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
@@ -74,6 +74,7 @@ const STALE_RETRIES: usize = 3;
 
 impl Local {
     pub(crate) async fn run(&self, op: Op) -> Result<Arc<Call>, GateError> {
+        self.runs_since_checkpoint.fetch_add(1, Ordering::Relaxed);
         let applied = self.store.run(op).await?;
         applied.call.ok_or(GateError::Rejected(Rejection::NotFound("call")))
     }
@@ -389,7 +390,7 @@ impl Local {
         let asked = self.run(Op::Ask { call: call.id, asking: Box::new(asking) }).await?;
         self.announce(&asked);
         loop {
-            let listener = self.store.bell().listen_any();
+            let listener = self.store.bell().listen(call.id);
             let closed = |call: &Call| call.holds.iter().any(|found| found.id == hold && !found.is_pending());
             let answered = self.wait(call.id, closed).await?;
             // A halt keeps a yes from being delivered, as it keeps a claim from being made.
@@ -452,8 +453,9 @@ impl Local {
 
     pub(crate) async fn set_policy(&self, policy: Policy) -> Result<(), GateError> {
         let draft = Draft::new(EventName::PolicyLoaded).text("policy", policy.version());
-        self.policy.store(Arc::new(policy));
+        // On the record before it counts: a policy that could not be recorded is not in force.
         self.store.run(Op::Note { chain: Chain::system(), draft }).await?;
+        self.policy.store(Arc::new(policy));
         Ok(())
     }
 

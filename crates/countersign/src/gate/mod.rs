@@ -334,7 +334,7 @@ impl Gate {
             return Ok(Claimed::Not(call));
         }
         loop {
-            let listener = self.store().bell().listen_any();
+            let listener = self.store().bell().listen(call.id);
             match self.claim(call.id, Some(tool.definition().digest())).await {
                 Err(GateError::Rejected(Rejection::Halted)) => self.local.until(listener, &call).await?,
                 claimed => return claimed,
