@@ -8,6 +8,8 @@ mod metadata;
 mod report;
 mod rules;
 
+use std::process::ExitCode;
+
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -28,12 +30,23 @@ enum Command {
     Kill(commands::kill::Kill),
 }
 
-fn main() -> Result<()> {
-    match Xtask::parse().command {
-        Command::Setup(setup) => setup.run(),
-        Command::Check(check) => check.run(),
-        Command::Test(test) => test.run(),
-        Command::Bench(bench) => bench.run(),
-        Command::Kill(kill) => kill.run(),
+fn main() -> ExitCode {
+    match run(&Xtask::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
+}
+
+fn run(command: &Command) -> Result<ExitCode> {
+    match command {
+        Command::Setup(setup) => setup.run()?,
+        Command::Check(check) => check.run()?,
+        Command::Test(test) => return test.run(),
+        Command::Bench(bench) => bench.run()?,
+        Command::Kill(kill) => kill.run()?,
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -51,14 +51,17 @@ impl Report {
         self.notes.push(note.into());
     }
 
-    /// Prints the summary.
-    pub(crate) fn print(&self) {
+    /// Prints the summary, and how the run ended.
+    pub(crate) fn print(&self, result: &Result<()>) {
         eprintln!("\n== summary: {:.1} s ==", self.started.elapsed().as_secs_f64());
         for step in &self.steps {
             eprintln!("{:8} {:18} {}", step.state.word(), step.name, step.state.detail());
         }
         for note in &self.notes {
             eprintln!("note: {note}");
+        }
+        if let Err(error) = result {
+            eprintln!("error: {error:#}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -21,15 +21,20 @@ pub(crate) struct Test {}
 const STEPS: &[&str] = &["setup", "check", "build tests", "start PostgreSQL", "tests", "doc tests"];
 
 impl Test {
-    pub(crate) fn run(&self) -> Result<()> {
+    pub(crate) fn run(&self) -> Result<ExitCode> {
         let mut report = Report::of(STEPS);
         let mut counts = None;
         let result = take_steps(&mut report, &mut counts);
-        report.print();
+        let left_out = counts.map_or(0, |counts| counts.left_out);
+        if left_out > 0 {
+            report.note(format!("{left_out} tests were left out by their runner"));
+        }
+        report.print(&result);
+        // The last line, so that it is easy to find; absent where nothing was counted.
         if let Some(counts) = counts {
             println!("{counts}");
         }
-        result
+        Ok(if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
@@ -41,27 +46,16 @@ fn take_steps(report: &mut Report, total: &mut Option<Counts>) -> Result<()> {
     }
     let bindir = report.step(setup::postgres)?;
     report.step(|| Check {}.run())?;
-    report.step(|| run(runner.tests().arg("--no-run")))?;
+    report.step(|| run(runner.command().arg("--no-run")))?;
     let (fast, durable) = report.step(|| servers(&bindir))?;
     let world = [
         (setup::BINDIR, bindir.to_string_lossy().into_owned()),
         ("TEST_DATABASE_URL", fast.url.clone()),
         ("TEST_DATABASE_URL_DURABLE", durable.url.clone()),
     ];
-    let tests = report.step(|| runner.run(runner.tests().envs(world.clone()), total));
-    note_left_out(report, *total);
-    tests?;
+    report.step(|| runner.run(runner.command().arg("--no-fail-fast").envs(world.clone()), total))?;
     let mut doc_tests = cargo(["test", "--doc", "--workspace", "--all-features", "--no-fail-fast"]);
     report.step(|| Runner::CargoTest.run(doc_tests.envs(world), total))
-}
-
-fn note_left_out(report: &mut Report, counts: Option<Counts>) {
-    match counts {
-        Some(counts) if counts.left_out > 0 => {
-            report.note(format!("{} tests left out by their runner", counts.left_out))
-        }
-        Some(_) | None => {}
-    }
 }
 
 /// What runs the tests and how its output reads.
@@ -78,13 +72,12 @@ impl Runner {
     }
 
     /// All tests but those in doc comments, which nextest cannot run.
-    fn tests(self) -> Command {
+    fn command(self) -> Command {
         match self {
-            Runner::Nextest => cargo(["nextest", "run", "--workspace", "--all-features", "--no-fail-fast"]),
+            Runner::Nextest => cargo(["nextest", "run", "--workspace", "--all-features"]),
             Runner::CargoTest => {
-                let targets = ["--lib", "--bins", "--tests", "--examples"];
-                let mut test = cargo(["test", "--workspace", "--all-features", "--no-fail-fast"]);
-                test.args(targets);
+                let mut test = cargo(["test", "--workspace", "--all-features"]);
+                test.args(["--lib", "--bins", "--tests", "--examples"]);
                 test
             }
         }
