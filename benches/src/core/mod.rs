@@ -1,0 +1,58 @@
+//! Figures of the gate and its stores, each beside a baseline measured in the same run.
+
+mod judge;
+mod memory;
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::figure::Figure;
+
+/// Measures everything, which takes a while.
+pub(crate) fn figures() -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    figures.extend(judge::figures()?);
+    figures.extend(memory::figures()?);
+    Ok(figures)
+}
+
+/// What a ratio must do to meet its goal.
+#[derive(Clone, Copy)]
+pub(crate) enum Goal {
+    /// Be no larger.
+    AtMost(f64),
+    /// Be no smaller.
+    AtLeast(f64),
+}
+
+/// A figure as value over baseline, with a goal for the ratio.
+pub(crate) fn compared(name: &str, unit: &str, value: f64, baseline: f64, goal: Goal) -> Figure {
+    let ratio = value / baseline;
+    let (text, met) = match goal {
+        Goal::AtMost(most) => (format!("ratio <= {most}"), ratio <= most),
+        Goal::AtLeast(least) => (format!("ratio >= {least}"), ratio >= least),
+    };
+    Figure {
+        figure: name.to_owned(),
+        value,
+        unit: unit.to_owned(),
+        baseline: Some(baseline),
+        ratio: Some(ratio),
+        goal: Some(text),
+        met: Some(met),
+    }
+}
+
+/// Nanoseconds per round of a closure: the best of several samples, so that a busy machine disturbs little.
+pub(crate) fn nanoseconds_each(rounds: u32, mut round: impl FnMut()) -> f64 {
+    let mut best = Duration::MAX;
+    for _ in 0..9 {
+        let begin = Instant::now();
+        for _ in 0..rounds {
+            round();
+        }
+        best = best.min(begin.elapsed());
+    }
+    best.as_nanos() as f64 / f64::from(rounds)
+}
