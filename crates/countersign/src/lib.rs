@@ -8,6 +8,7 @@ pub mod id;
 pub mod json;
 pub mod limits;
 pub mod refusal;
+pub mod show;
 pub mod time;
 pub mod verdict;
 
