@@ -1,0 +1,7 @@
+//! A file per command: its arguments, whose doc comment is the help, then `run`.
+
+pub(crate) mod bench;
+pub(crate) mod check;
+pub(crate) mod kill;
+pub(crate) mod setup;
+pub(crate) mod test;
