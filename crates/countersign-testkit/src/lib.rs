@@ -1,1 +1,15 @@
-//! Placeholder.
+//! What the tests of Countersign stand on. Dev only; never a dependency of anything that ships.
+//!
+//! ```no_run
+//! use countersign_testkit::TestPostgres;
+//!
+//! let database = TestPostgres::shared()?.create_database()?;
+//! assert!(database.url().starts_with("postgres://"));
+//! # anyhow::Ok(())
+//! ```
+
+pub mod bindir;
+mod postgres;
+mod supervisor;
+
+pub use postgres::{Durability, TestDatabase, TestPostgres};

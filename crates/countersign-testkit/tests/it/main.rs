@@ -1,0 +1,3 @@
+//! What the testkit promises to the tests that stand on it.
+
+mod postgres;
