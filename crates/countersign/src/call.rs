@@ -298,7 +298,7 @@ pub struct Lease {
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "outcome")]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The tool answered.
     Succeeded {
