@@ -85,3 +85,15 @@ pub const GRANT_LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 pub const CHECKPOINT_EVENTS: u64 = 1_000;
 /// Time after which a checkpoint is due if anything happened.
 pub const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
+/// Nesting of a policy or configuration file.
+pub const POLICY_DEPTH: usize = 64;
+/// Values in a policy or configuration file, all levels together.
+pub const POLICY_NODES: usize = 1_000_000;
+/// Characters shown of the line a problem stands on.
+pub const PROBLEM_LINE: usize = 200;
+/// Operators chained or nested in one CEL condition, as its text shows before it is compiled.
+pub const CONDITION_CHAIN: usize = 64;
+/// Bytes a regular expression of a condition may compile to.
+pub const REGEX_BYTES: usize = 1024 * 1024;
+/// Longest life of a hold that has an end.
+pub const LONGEST_LIFE: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
