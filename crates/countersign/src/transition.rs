@@ -606,6 +606,7 @@ fn approve_edited(
     edited.facts.declared = edit.declared;
     edited.redacted = edit.redacted.clone();
     edited.raw = None;
+    edited.proposed_digest = Some(call.proposed_digest.unwrap_or(call.argument_digest));
     edited.argument_digest = edit.argument_digest;
     edited.verdict = Arc::clone(&edit.verdict);
     edited.nonce = Nonce::new();
