@@ -920,3 +920,6 @@ fn resolve(call: &mut Call, resolution: &Resolution) -> Result<Moved, Rejection>
         state => Err(Rejection::WrongState(state)),
     }
 }
+
+#[cfg(test)]
+mod tests;
