@@ -214,6 +214,11 @@ impl Hold {
         self.state == HoldState::Pending
     }
 
+    /// Whether it closed with a yes: people approved it, or a grant or `unattended` let it pass.
+    pub fn is_yes(&self) -> bool {
+        matches!(self.state, HoldState::Approved | HoldState::Released)
+    }
+
     /// Whether the tool opened it while running.
     pub fn in_run(&self) -> bool {
         self.kind == HoldKind::InRun
