@@ -182,7 +182,7 @@ pub struct Facts {
     #[serde(default)]
     pub declared: Declared,
     /// What the tool's server claims about it. Claims only raise.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::json::present")]
     pub annotations: Option<Json>,
     /// When it was proposed: `now` in conditions.
     pub at: Time,
@@ -298,7 +298,7 @@ pub struct Lease {
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", tag = "outcome", try_from = "OutcomeText")]
 pub enum Outcome {
     /// The tool answered.
     Succeeded {
@@ -318,6 +318,47 @@ pub enum Outcome {
         /// Why we do not know.
         why: String,
     },
+}
+
+/// An outcome as it is written. Flat, because a tagged type would read its JSON through a buffer that rounds numbers.
+#[derive(Deserialize)]
+struct OutcomeText {
+    outcome: OutcomeWord,
+    #[serde(default, deserialize_with = "crate::json::present")]
+    output: Option<Json>,
+    #[serde(default)]
+    error: Option<String>,
+    #[serde(default)]
+    refusal: Option<Refusal>,
+    #[serde(default)]
+    why: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum OutcomeWord {
+    Succeeded,
+    Failed,
+    MayHaveApplied,
+}
+
+impl TryFrom<OutcomeText> for Outcome {
+    type Error = &'static str;
+
+    fn try_from(text: OutcomeText) -> Result<Outcome, &'static str> {
+        match text.outcome {
+            OutcomeWord::Succeeded => {
+                text.output.map(|output| Outcome::Succeeded { output }).ok_or("missing field `output`")
+            }
+            OutcomeWord::Failed => {
+                let error = text.error.ok_or("missing field `error`")?;
+                Ok(Outcome::Failed { error, refusal: text.refusal })
+            }
+            OutcomeWord::MayHaveApplied => {
+                text.why.map(|why| Outcome::MayHaveApplied { why }).ok_or("missing field `why`")
+            }
+        }
+    }
 }
 
 /// How a doubt was settled.
@@ -405,7 +446,7 @@ pub struct Call {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
     /// What a person answered instead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::json::present")]
     pub response: Option<Json>,
     /// How a doubt was settled.
     #[serde(default, skip_serializing_if = "Option::is_none")]

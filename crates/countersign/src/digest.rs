@@ -188,12 +188,17 @@ impl Bound<'_> {
         }
         text.push_str(",\"nonce\":");
         quoted(&mut text, |out| push_hex(out, &self.nonce.0.to_be_bytes()));
-        text.push_str(",\"payload\":");
-        text.push_str(self.payload.map_or("null", Json::as_str));
+        // Left out where there is none, since `null` is a payload too.
+        if let Some(payload) = self.payload {
+            text.push_str(",\"payload\":");
+            text.push_str(payload.as_str());
+        }
         text.push_str(",\"policy\":");
         write_string(&mut text, self.policy);
         text.push_str(",\"principal\":");
         write_string(&mut text, &self.path.principal);
+        text.push_str(",\"requester\":");
+        optional(&mut text, self.path.requester.as_deref());
         text.push_str(",\"run\":");
         optional(&mut text, self.path.run.as_deref());
         text.push_str(",\"session\":");
@@ -230,7 +235,8 @@ pub(crate) fn push_hex(out: &mut String, bytes: &[u8]) {
 
 /// Reads 64 lower-case hexadecimal digits.
 pub(crate) fn read_hex(hex: &str) -> Option<[u8; 32]> {
-    if hex.len() != 64 || hex.bytes().any(|b| b.is_ascii_uppercase()) {
+    // One spelling per digest. `from_str_radix` alone would take capitals and `+f`.
+    if hex.len() != 64 || !hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
         return None;
     }
     let mut bytes = [0u8; 32];

@@ -93,7 +93,7 @@ impl Who {
 
 /// What a decider says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", tag = "answer", try_from = "AnswerText")]
 pub enum Answer {
     /// Let it run.
     Approve {
@@ -141,8 +141,50 @@ impl Answer {
     }
 }
 
+/// An answer as it is written. Flat, because a tagged or flattened type would read its JSON through a buffer that
+/// rounds numbers.
+#[derive(Deserialize)]
+struct AnswerText {
+    answer: AnswerWord,
+    #[serde(default)]
+    arguments: Option<Json>,
+    #[serde(default, deserialize_with = "crate::json::present")]
+    payload: Option<Json>,
+    #[serde(default)]
+    remember: Option<Remember>,
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default, deserialize_with = "crate::json::present")]
+    response: Option<Json>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum AnswerWord {
+    Approve,
+    Deny,
+    Respond,
+}
+
+impl TryFrom<AnswerText> for Answer {
+    type Error = &'static str;
+
+    fn try_from(text: AnswerText) -> Result<Answer, &'static str> {
+        let AnswerText { answer, arguments, payload, remember, reason, response } = text;
+        match answer {
+            AnswerWord::Approve => Ok(Answer::Approve { arguments, payload, remember }),
+            AnswerWord::Deny => Ok(Answer::Deny { reason }),
+            AnswerWord::Respond => match response {
+                Some(response) => Ok(Answer::Respond { response }),
+                None => Err("missing field `response`"),
+            },
+        }
+    }
+}
+
 /// One decider's word on one hold, made for exactly one digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "DecisionText")]
 pub struct Decision {
     /// Who decided.
     pub by: Who,
@@ -151,6 +193,7 @@ pub struct Decision {
     /// What they saw.
     pub digest: CallDigest,
     /// What they said.
+    #[serde(flatten)]
     pub answer: Answer,
     /// When, by the store's clock. Set by the store.
     #[serde(default)]
@@ -158,6 +201,39 @@ pub struct Decision {
     /// Which of the hold's quorums this counts for, by position. Set from the decider's groups when recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts_for: Vec<usize>,
+}
+
+/// A decision as it is written.
+#[derive(Deserialize)]
+struct DecisionText {
+    by: Who,
+    channel: Arc<str>,
+    digest: CallDigest,
+    answer: AnswerWord,
+    #[serde(default)]
+    arguments: Option<Json>,
+    #[serde(default, deserialize_with = "crate::json::present")]
+    payload: Option<Json>,
+    #[serde(default)]
+    remember: Option<Remember>,
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default, deserialize_with = "crate::json::present")]
+    response: Option<Json>,
+    #[serde(default)]
+    at: Time,
+    #[serde(default)]
+    counts_for: Vec<usize>,
+}
+
+impl TryFrom<DecisionText> for Decision {
+    type Error = &'static str;
+
+    fn try_from(text: DecisionText) -> Result<Decision, &'static str> {
+        let DecisionText { by, channel, digest, answer, arguments, payload, remember, reason, response, .. } = text;
+        let answer = AnswerText { answer, arguments, payload, remember, reason, response }.try_into()?;
+        Ok(Decision { by, channel, digest, answer, at: text.at, counts_for: text.counts_for })
+    }
 }
 
 impl Decision {
@@ -189,7 +265,7 @@ pub struct Hold {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<Arc<str>>,
     /// What the tool or agent gave along to look at. Untrusted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::json::present")]
     pub payload: Option<Json>,
     /// On what terms it opened.
     pub terms: Arc<Terms>,

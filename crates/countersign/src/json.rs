@@ -9,6 +9,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 
+mod tree;
+
+pub(crate) use tree::Tree;
+
 /// JSON text in canonical form. Cheap to clone; equal values have equal bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Json(Arc<str>);
@@ -60,7 +64,7 @@ pub enum IngestError {
     /// Two keys of one object are the same, or differ only by case.
     #[error("key `{key}` appears twice in one object, up to letter case, before byte {at}")]
     DuplicateKey {
-        /// The key.
+        /// The beginning of the key in lower case, made safe to print.
         key: String,
         /// Where its object ends.
         at: usize,
@@ -89,7 +93,10 @@ pub enum IngestError {
 
 impl Json {
     /// Reads one JSON value strictly and keeps it in canonical form.
+    ///
+    /// No bound lets a text nest deeper than [`Bounds::STORED`]: other readers give up soon after that.
     pub fn ingest(text: &str, bounds: Bounds) -> Result<Json, IngestError> {
+        let bounds = Bounds { depth: bounds.depth.min(Bounds::STORED.depth), ..bounds };
         if text.len() > bounds.bytes {
             return Err(IngestError::TooLong { found: text.len(), limit: bounds.bytes });
         }
@@ -191,6 +198,11 @@ impl<'de> Deserialize<'de> for Json {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         Json::ingest(raw.get(), Bounds::STORED).map_err(de::Error::custom)
     }
+}
+
+/// Reads a member that is there as `Some`, so that `null` stays a value and only absence is `None`.
+pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(deserializer).map(Some)
 }
 
 /// One pass over the text, writing the canonical form as it goes.
@@ -335,7 +347,8 @@ impl Reader<'_> {
             if let [first, second] = pair
                 && first == second
             {
-                return Err(IngestError::DuplicateKey { key: first.clone(), at: self.at });
+                let key = crate::show::escape(&first.chars().take(80).collect::<String>());
+                return Err(IngestError::DuplicateKey { key, at: self.at });
             }
         }
         Ok(())
@@ -446,7 +459,7 @@ impl Reader<'_> {
 }
 
 /// Letter case removed, the way the laxest readers do it.
-fn fold(key: &str) -> String {
+pub(crate) fn fold(key: &str) -> String {
     if key.is_ascii() { key.to_ascii_lowercase() } else { key.to_lowercase().to_uppercase().to_lowercase() }
 }
 

@@ -18,6 +18,7 @@ pub mod policy;
 pub mod redact;
 pub mod refusal;
 pub mod schema;
+pub mod show;
 pub mod signer;
 pub mod store;
 mod sync;

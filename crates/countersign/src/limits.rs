@@ -57,6 +57,30 @@ pub const CONDITION_STEPS: usize = 10_000;
 pub const CONDITION_STACK: usize = 16 * 1024 * 1024;
 /// Bytes of one tool's input schema.
 pub const SCHEMA_BYTES: usize = 256 * 1024;
+/// Bytes one pattern may take once compiled: in a schema, a redaction or a rule.
+pub const PATTERN_BYTES: usize = 1024 * 1024;
+/// Work of checking one call's arguments: evaluations of subschemas, weighed by what each compares.
+pub const SCHEMA_STEPS: u64 = 4_000_000;
+/// Places one schema may refer to.
+pub const SCHEMA_REFERENCES: usize = 256;
+/// Subschemas above one another for one and the same value.
+pub const SCHEMA_HEIGHT: usize = 32;
+/// Faults named when arguments do not fit their schema.
+pub const SCHEMA_FAULTS: usize = 10;
+/// Bytes of one such fault.
+pub const SCHEMA_FAULT_BYTES: usize = 300;
+/// Stack a schema is compiled and checked on.
+pub const SCHEMA_STACK: usize = 64 * 1024 * 1024;
+/// Redaction patterns of one kind.
+pub const REDACTIONS: usize = 1_000;
+/// Steps the search for a schema's secrets may take; beyond them everything is masked.
+pub const REDACTION_STEPS: usize = 4_000_000;
+/// Bytes of a hint or a description that are shown; what is left out is counted.
+pub const SHOWN_NOTE_BYTES: usize = 1_000;
+/// Bytes of a payload that are shown beside a call; what is left out is counted.
+pub const SHOWN_PAYLOAD_BYTES: usize = 4_000;
+/// Lines of two texts together that are shown as a difference; longer ones are shown whole, one after the other.
+pub const DIFF_LINES: usize = 4_000;
 /// Bytes of a hint, a reason or another short text a person or program attaches.
 pub const NOTE_BYTES: usize = 4 * 1024;
 /// Bytes of a name: session, run, thread, agent, tool, server, key, label.
