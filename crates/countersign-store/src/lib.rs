@@ -1,1 +1,3 @@
-//! Placeholder.
+//! Durable stores for Countersign.
+
+pub mod postgres;

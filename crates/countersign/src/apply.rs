@@ -158,7 +158,8 @@ fn submit(submission: &Submission, state: &mut dyn State) -> Result<Applied, Fai
     if let Some(key) = &new.key
         && let Some(earlier) = state.call_by_key(&new.facts.path, key)?
     {
-        if earlier.argument_digest != new.argument_digest {
+        // An approver's edit changes what runs, not what the agent asked for under this key.
+        if earlier.proposed_digest.unwrap_or(earlier.argument_digest) != new.argument_digest {
             return Err(Rejection::KeyReused.into());
         }
         return Ok(Applied { call: Some(earlier), grant: None, replayed: true });
@@ -193,6 +194,7 @@ fn proposed(new: &NewCall, now: crate::Time) -> Call {
         raw: new.raw.clone(),
         repeat: new.repeat,
         argument_digest: new.argument_digest,
+        proposed_digest: None,
         digest: crate::digest::CallDigest::from_bytes([0; 32]),
         nonce: new.nonce,
         verdict: Arc::clone(&new.verdict),

@@ -416,6 +416,9 @@ pub struct Call {
     pub repeat: Repeat,
     /// Compares this call with others.
     pub argument_digest: ArgumentDigest,
+    /// The argument digest as the agent proposed it, where an approver's edit changed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposed_digest: Option<ArgumentDigest>,
     /// Binds decisions and claims to this call. Changes only with an edit.
     pub digest: CallDigest,
     /// Keeps the call digest from being guessed.

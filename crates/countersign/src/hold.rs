@@ -290,6 +290,11 @@ impl Hold {
         self.state == HoldState::Pending
     }
 
+    /// Whether it closed with a yes: people approved it, or a grant or `unattended` let it pass.
+    pub fn is_yes(&self) -> bool {
+        matches!(self.state, HoldState::Approved | HoldState::Released)
+    }
+
     /// Whether the tool opened it while running.
     pub fn in_run(&self) -> bool {
         self.kind == HoldKind::InRun
@@ -303,5 +308,28 @@ impl Hold {
             });
             counted.count() >= quorum.approvals as usize
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Outcome;
+
+    /// B34: what a store writes reads back to the same bytes. A tag inside the object, or a flattened enum, would go
+    /// through a buffer that cannot hold our JSON.
+    #[test]
+    fn answers_and_outcomes_read_back_exactly() {
+        let json = Json::of(&serde_json::json!({"n": 12345678901234567890_u64, "s": "é"})).unwrap();
+        let approve = Answer::Approve { arguments: Some(json.clone()), payload: Some(json.clone()), remember: None };
+        for answer in [approve, Answer::deny("no"), Answer::Respond { response: json.clone() }] {
+            let digest = CallDigest::from_bytes([7; 32]);
+            let decision = Decision::new(Who::person("ann"), "cli", digest, answer);
+            let text = serde_json::to_string(&decision).unwrap();
+            assert_eq!(serde_json::from_str::<Decision>(&text).unwrap(), decision);
+        }
+        let outcome = Outcome::Succeeded { output: json };
+        let text = serde_json::to_string(&outcome).unwrap();
+        assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), outcome);
     }
 }

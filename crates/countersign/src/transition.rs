@@ -396,14 +396,24 @@ fn cancel_holds(call: &mut Call, refusal: &Refusal) -> Vec<Draft> {
     .collect()
 }
 
+/// What the attempt before asked, nobody waits for any more: the next attempt asks for itself.
+fn supersede_holds(call: &mut Call) -> Vec<Draft> {
+    let id = call.id;
+    let open = call.holds.iter_mut().filter(|hold| hold.is_pending());
+    open.map(|hold| {
+        let refusal = Refusal::new(RefusalKind::Superseded).because("another attempt began");
+        close_hold(hold, HoldState::Superseded, Some(refusal));
+        Draft::new(EventName::HoldSuperseded).call(id).hold(hold.id)
+    })
+    .collect()
+}
+
 fn decide(call: &mut Call, deciding: &Deciding, now: Time) -> Result<Moved, Rejection> {
     let hold = hold_at(call, deciding.hold).ok_or(Rejection::NotFound("hold"))?;
     if hold.decisions.iter().any(|earlier| deciding.decision.repeats(earlier)) {
         return Ok(Moved::default());
     }
-    if !hold.is_pending() {
-        return Err(Rejection::Closed(hold.state));
-    }
+    open_at(hold, now)?;
     if deciding.decision.digest != hold.digest {
         return Err(Rejection::DigestMismatch);
     }
@@ -418,6 +428,17 @@ fn decide(call: &mut Call, deciding: &Deciding, now: Time) -> Result<Moved, Reje
         Answer::Deny { reason } => Ok(deny(call, deciding, reason.as_deref(), now)),
         Answer::Respond { response } => respond(call, deciding, response, now),
         Answer::Approve { .. } => approve(call, deciding, now),
+    }
+}
+
+/// SECURITY: late is late, even where nobody let time pass for the call first.
+fn open_at(hold: &Hold, now: Time) -> Result<(), Rejection> {
+    if !hold.is_pending() {
+        return Err(Rejection::Closed(hold.state));
+    }
+    match hold.expires_at {
+        Some(at) if at <= now => Err(Rejection::Closed(HoldState::Expired)),
+        _ => Ok(()),
     }
 }
 
@@ -585,6 +606,7 @@ fn approve_edited(
     edited.facts.declared = edit.declared;
     edited.redacted = edit.redacted.clone();
     edited.raw = None;
+    edited.proposed_digest = Some(call.proposed_digest.unwrap_or(call.argument_digest));
     edited.argument_digest = edit.argument_digest;
     edited.verdict = Arc::clone(&edit.verdict);
     edited.nonce = Nonce::new();
@@ -615,9 +637,7 @@ fn approve_edited(
 
 fn release(call: &mut Call, hold: HoldId, grant: &Grant, now: Time) -> Result<Moved, Rejection> {
     let open = hold_at(call, hold).ok_or(Rejection::NotFound("hold"))?;
-    if !open.is_pending() {
-        return Err(Rejection::Closed(open.state));
-    }
+    open_at(open, now)?;
     let maker = Deciding {
         hold,
         decision: Decision::new(grant.made_by.clone(), "grant", open.digest, Answer::approve()),
@@ -692,24 +712,33 @@ fn claim(call: &mut Call, claiming: &Claiming<'_>, now: Time) -> Result<Moved, R
         return Err(Rejection::Halted);
     }
     if let Err(refusal) = still_good(call, claiming, now) {
-        return Ok(Moved::one(lapse(call, refusal)));
+        // The attempt before may have acted: that is a doubt, and not a call that never began.
+        return Ok(match again {
+            true => Moved { drafts: doubt(call, "no further attempt is allowed"), grant: None },
+            false => Moved::one(lapse(call, refusal)),
+        });
     }
+    let mut drafts = supersede_holds(call);
     let (fence, attempt) = call.lease.as_ref().map_or((1, 1), |lease| (lease.fence + 1, lease.attempt + 1));
     call.state = CallState::Executing;
     call.claim_by = None;
     call.lease = Some(Lease { owner: Arc::clone(&claiming.owner), fence, attempt, until: now.after(claiming.lease) });
-    Ok(Moved::one(
+    drafts.push(
         Draft::new(EventName::CallClaimed)
             .call(call.id)
             .text("owner", &claiming.owner)
             .number("fence", fence as i64)
             .number("attempt", i64::from(attempt))
             .plain("digest", call.digest),
-    ))
+    );
+    Ok(Moved { drafts, grant: None })
 }
 
 /// SECURITY: everything that let the call run is checked once more, in the transaction that lets it run.
 fn still_good(call: &Call, claiming: &Claiming<'_>, now: Time) -> Result<(), Refusal> {
+    if call.claim_by.is_some_and(|at| at <= now) {
+        return Err(Refusal::new(RefusalKind::Lapsed).because("it was not claimed in time"));
+    }
     if call.digest != call.compute_digest() {
         return Err(Refusal::new(RefusalKind::Error).because("the stored call does not match its digest"));
     }
@@ -826,7 +855,8 @@ fn finish(call: &mut Call, fence: u64, outcome: &Outcome, now: Time) -> Result<M
         state => return Err(Rejection::WrongState(state)),
     }
     let refused_inside = call.holds.iter().any(|hold| {
-        hold.in_run() && !matches!(hold.state, HoldState::Pending | HoldState::Approved | HoldState::Released)
+        let harmless = [HoldState::Pending, HoldState::Approved, HoldState::Released, HoldState::Superseded];
+        hold.in_run() && !harmless.contains(&hold.state)
     });
     let ended = Refusal::new(RefusalKind::Cancelled).because("the tool ended without waiting");
     let mut drafts = cancel_holds(call, &ended);
@@ -890,3 +920,6 @@ fn resolve(call: &mut Call, resolution: &Resolution) -> Result<Moved, Rejection>
         state => Err(Rejection::WrongState(state)),
     }
 }
+
+#[cfg(test)]
+mod tests;

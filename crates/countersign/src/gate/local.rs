@@ -393,8 +393,9 @@ impl Local {
             let listener = self.store.bell().listen(call.id);
             let closed = |call: &Call| call.holds.iter().any(|found| found.id == hold && !found.is_pending());
             let answered = self.wait(call.id, closed).await?;
-            // A halt keeps a yes from being delivered, as it keeps a claim from being made.
-            if !self.store.halted(&call.facts.path).await? {
+            // A halt keeps a yes from being delivered, as it keeps a claim from being made. A no always arrives.
+            let yes = answered.holds.iter().any(|found| found.id == hold && found.is_yes());
+            if !yes || !self.store.halted(&call.facts.path).await? {
                 return Ok((answered, hold));
             }
             listener.await;

@@ -347,13 +347,20 @@ impl Gate {
         let mut lost_at = tokio::time::Instant::now() + self.lease;
         loop {
             tokio::time::sleep(self.lease / 3).await;
-            match self.store().run(Op::Renew { call: id, fence, lease: self.lease }).await {
-                Ok(_) => lost_at = tokio::time::Instant::now() + self.lease,
-                Err(Failure::Rejected(rejection)) => return format!("the lease was lost: {rejection}"),
-                Err(Failure::Store(error)) if tokio::time::Instant::now() + self.lease / 3 >= lost_at => {
-                    return format!("the lease could not be renewed: {error}");
+            let asked_at = tokio::time::Instant::now();
+            let renew = self.store().run(Op::Renew { call: id, fence, lease: self.lease });
+            // A store that does not answer is a store that failed: the run ends before somebody else may think it did.
+            let problem = match tokio::time::timeout_at(lost_at - self.lease / 3, renew).await {
+                Ok(Ok(_)) => {
+                    lost_at = asked_at + self.lease;
+                    continue;
                 }
-                Err(Failure::Store(_)) => {}
+                Ok(Err(Failure::Rejected(rejection))) => return format!("the lease was lost: {rejection}"),
+                Ok(Err(Failure::Store(error))) => error.to_string(),
+                Err(_) => "the store did not answer".to_owned(),
+            };
+            if tokio::time::Instant::now() + self.lease / 3 >= lost_at {
+                return format!("the lease could not be renewed: {problem}");
             }
         }
     }

@@ -1,0 +1,326 @@
+//! What a batch locks and fetches before its operations run.
+//!
+//! Two kinds of lock, both by agreement among nodes, both held until commit:
+//!
+//! - *the gate*: what lets calls run (halts, policy, revocations, checkpoints) changes only while it is held alone;
+//!   every other batch shares it. So once `halt` returned, no claim that had not seen it can still commit.
+//! - *one for each chain* that is written, taken in order, so that nodes never wait in a circle.
+//!
+//! INVARIANT: they are advisory locks because those take no transaction id. A batch gets its id when it first writes,
+//! which is after its last lock; so along one chain ids only grow, and the tail's order is the chain's order.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use countersign::call::Chain;
+use countersign::event::Head;
+use countersign::grant::Grant;
+use countersign::id::{CallId, GrantId, HoldId};
+use countersign::store::{Op, StoreError, Submitted};
+use countersign::time::Time;
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row};
+
+use super::batch::Trouble;
+use super::rows::{self, Key, count, failed, place};
+use super::world::{ChainRow, Place, World};
+
+/// The two families of lock keys.
+const GATE: i32 = 0x6373_0001;
+const CHAIN: i32 = 0x6373_0002;
+
+/// Whether a batch needs the gate for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    Shared,
+    Alone,
+}
+
+fn gate(op: &Op) -> Gate {
+    match op {
+        Op::Halt { .. }
+        | Op::Lift { .. }
+        | Op::SetPolicy { .. }
+        | Op::Grant(_)
+        | Op::Revoke { .. }
+        | Op::Checkpoint { .. } => Gate::Alone,
+        Op::Submit(_)
+        | Op::Decide(_)
+        | Op::Release { .. }
+        | Op::Close { .. }
+        | Op::Cancel { .. }
+        | Op::Claim { .. }
+        | Op::Renew { .. }
+        | Op::Ask { .. }
+        | Op::Finish { .. }
+        | Op::Resolve { .. }
+        | Op::Tick { .. }
+        | Op::Note { .. } => Gate::Shared,
+    }
+}
+
+/// Everything a batch of operations reads.
+pub(super) struct Plan {
+    gate: Gate,
+    calls: BTreeSet<CallId>,
+    holds: BTreeSet<HoldId>,
+    grants: BTreeSet<GrantId>,
+    chains: BTreeSet<Chain>,
+    submissions: Vec<Submitted>,
+    heads: bool,
+}
+
+impl Plan {
+    pub(super) fn of(ops: &[Arc<Op>]) -> Plan {
+        let mut plan = Plan {
+            gate: Gate::Shared,
+            calls: BTreeSet::new(),
+            holds: BTreeSet::new(),
+            grants: BTreeSet::new(),
+            chains: BTreeSet::new(),
+            submissions: Vec::new(),
+            heads: false,
+        };
+        for op in ops {
+            let needs = op.needs();
+            if gate(op) == Gate::Alone {
+                plan.gate = Gate::Alone;
+            }
+            if let Op::Grant(grant) = &**op {
+                plan.grants.insert(grant.id);
+            }
+            plan.calls.extend(needs.call);
+            plan.holds.extend(needs.hold);
+            plan.grants.extend(needs.grant);
+            plan.chains.extend(needs.chains);
+            plan.submissions.extend(needs.submission);
+            plan.heads |= needs.heads;
+        }
+        plan
+    }
+
+    /// Whether the number of waiting calls matters.
+    pub(super) fn submits(&self) -> bool {
+        !self.submissions.is_empty()
+    }
+}
+
+/// Locks and fetches all that the plan names.
+pub(super) async fn load(connection: &mut PgConnection, mut plan: Plan, offset: i64) -> Result<World, Trouble> {
+    let mut world = World::default();
+    let resolved = resolve(connection, &plan).await?;
+    plan.chains.extend(resolved.chains);
+    world.holds = resolved.holds;
+    world.asked.calls = plan.calls.iter().copied().collect();
+    world.asked.holds = plan.holds.iter().copied().collect();
+    lock(connection, &plan).await?;
+    moment(connection, &mut world, offset).await?;
+    chains(connection, &plan, &mut world).await?;
+    calls(connection, &resolved.calls, &plan.submissions, &mut world).await?;
+    grants(connection, &mut plan, &mut world).await?;
+    Ok(world)
+}
+
+#[derive(Default)]
+struct Resolved {
+    chains: Vec<Chain>,
+    calls: Vec<Key>,
+    holds: HashMap<HoldId, CallId>,
+}
+
+const RESOLVE: &str = "
+    SELECT NULL::uuid AS hold, id AS call, chain FROM calls WHERE id = ANY($1)
+    UNION ALL
+    SELECT holds.id, calls.id, calls.chain FROM holds JOIN calls ON calls.id = holds.call WHERE holds.id = ANY($2)";
+
+/// Finds the chains of the calls and holds named. A call never changes its chain, so this needs no lock yet; one that
+/// is not there by now counts as not there.
+async fn resolve(connection: &mut PgConnection, plan: &Plan) -> Result<Resolved, Trouble> {
+    let mut resolved = Resolved::default();
+    if plan.calls.is_empty() && plan.holds.is_empty() {
+        return Ok(resolved);
+    }
+    let calls: Vec<Key> = plan.calls.iter().copied().map(Key::from).collect();
+    let holds: Vec<Key> = plan.holds.iter().copied().map(Key::from).collect();
+    for row in sqlx::query(RESOLVE).bind(calls).bind(holds).fetch_all(connection).await? {
+        let call: Key = row.try_get("call")?;
+        if let Some(hold) = row.try_get::<Option<Key>, _>("hold")? {
+            resolved.holds.insert(hold.hold()?, call.call()?);
+        }
+        resolved.calls.push(call);
+        resolved.chains.push(Chain(row.try_get::<&str, _>("chain")?.into()));
+    }
+    Ok(resolved)
+}
+
+const LOCK: &str = "
+    SELECT CASE WHEN shared THEN pg_advisory_xact_lock_shared(family, key) ELSE pg_advisory_xact_lock(family, key) END
+    FROM unnest($1::int4[], $2::int4[], $3::bool[]) AS wanted (family, key, shared)";
+
+async fn lock(connection: &mut PgConnection, plan: &Plan) -> Result<(), Trouble> {
+    let mut wanted = vec![(GATE, 0, plan.gate == Gate::Shared)];
+    if plan.gate == Gate::Shared {
+        let keys: BTreeSet<i32> = plan.chains.iter().map(lock_key).collect();
+        wanted.extend(keys.into_iter().map(|key| (CHAIN, key, false)));
+    }
+    let families: Vec<i32> = wanted.iter().map(|(family, _, _)| *family).collect();
+    let keys: Vec<i32> = wanted.iter().map(|(_, key, _)| *key).collect();
+    let shared: Vec<bool> = wanted.iter().map(|(_, _, shared)| *shared).collect();
+    sqlx::query(LOCK).bind(families).bind(keys).bind(shared).execute(connection).await?;
+    Ok(())
+}
+
+/// Names a chain's lock: FNV-1a, the same on every node. Two chains with one key only wait for each other.
+fn lock_key(chain: &Chain) -> i32 {
+    let hash =
+        chain.0.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    hash.cast_signed()
+}
+
+const MOMENT: &str = "
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now, policy_version, checkpoint,
+           ARRAY(SELECT scope FROM halts) AS halts
+    FROM ruling";
+
+/// Reads the clock, once for the batch, and what holds for all nodes.
+async fn moment(connection: &mut PgConnection, world: &mut World, offset: i64) -> Result<(), Trouble> {
+    let row = sqlx::query(MOMENT).fetch_one(connection).await?;
+    world.now = Time(row.try_get::<i64, _>("now")?.saturating_add(offset));
+    world.policy_version = row.try_get::<Option<&str>, _>("policy_version")?.map(Arc::from);
+    world.checkpoint = row.try_get::<Option<&[u8]>, _>("checkpoint")?.map(rows::event_hash).transpose()?;
+    world.halts = row.try_get::<Vec<String>, _>("halts")?.into_iter().collect();
+    Ok(())
+}
+
+const CHAINS: &str = "SELECT name, seq, head, signed, pending FROM chains WHERE name = ANY($1)";
+const MOVED: &str = "SELECT name, seq, head, signed, pending FROM chains WHERE signed < seq";
+
+async fn chains(connection: &mut PgConnection, plan: &Plan, world: &mut World) -> Result<(), Trouble> {
+    world.chains.extend(plan.chains.iter().map(|chain| (chain.clone(), ChainRow::default())));
+    let names: Vec<&str> = plan.chains.iter().map(|chain| &*chain.0).collect();
+    let mut found = sqlx::query(CHAINS).bind(names).fetch_all(&mut *connection).await?;
+    if plan.heads {
+        found.extend(sqlx::query(MOVED).fetch_all(connection).await?);
+        world.asked.heads = true;
+    }
+    for row in &found {
+        let (chain, row) = chain(row)?;
+        world.chains.insert(chain, row);
+    }
+    Ok(())
+}
+
+fn chain(row: &PgRow) -> Result<(Chain, ChainRow), StoreError> {
+    let integer = |column: &str| row.try_get::<i64, _>(column).map(count).map_err(failed);
+    let seq = integer("seq")?;
+    let head = Head { seq, hash: rows::event_hash(row.try_get("head").map_err(failed)?)? };
+    let chain = Chain(row.try_get::<&str, _>("name").map_err(failed)?.into());
+    let row =
+        ChainRow { stored: Some(seq), head, signed: integer("signed")?, pending: integer("pending")?, dirty: false };
+    Ok((chain, row))
+}
+
+const CALLS: &str = "
+    SELECT true AS named, id, version, body FROM calls WHERE id = ANY($1)
+    UNION ALL
+    SELECT false, calls.id, calls.version, calls.body
+    FROM unnest($2::text[], $3::text[], $4::text[], $5::text[]) AS new (chain, principal, place, key)
+    JOIN calls ON calls.chain = new.chain AND calls.principal = new.principal AND calls.place = new.place
+              AND calls.key = new.key
+    UNION ALL
+    SELECT false, denied.* FROM unnest($2::text[], $3::text[], $4::text[], $6::bytea[]) AS new (chain, principal, place, argument)
+    CROSS JOIN LATERAL (
+        SELECT id, version, body FROM calls
+        WHERE denied AND chain = new.chain AND principal = new.principal AND place = new.place
+          AND argument_digest = new.argument
+        LIMIT 1
+    ) AS denied
+    UNION ALL
+    SELECT false, doubt.* FROM unnest($2::text[], $6::bytea[]) AS new (chain, argument)
+    CROSS JOIN LATERAL (
+        SELECT id, version, body FROM calls
+        WHERE state = 'in_doubt' AND chain = new.chain AND argument_digest = new.argument
+        LIMIT 1
+    ) AS doubt";
+
+async fn calls(
+    connection: &mut PgConnection,
+    named: &[Key],
+    submissions: &[Submitted],
+    world: &mut World,
+) -> Result<(), Trouble> {
+    for new in submissions {
+        let here = Place::of(&new.path);
+        if let Some(key) = &new.key {
+            world.asked.keys.insert((here.clone(), Arc::clone(key)));
+        }
+        world.asked.arguments.insert((here, new.argument_digest));
+    }
+    if named.is_empty() && submissions.is_empty() {
+        return Ok(());
+    }
+    let chains: Vec<String> = submissions.iter().map(|new| new.path.chain().0.to_string()).collect();
+    let principals: Vec<&str> = submissions.iter().map(|new| &*new.path.principal).collect();
+    let places: Vec<&str> = submissions.iter().map(|new| place(&new.path)).collect();
+    let keys: Vec<Option<&str>> = submissions.iter().map(|new| new.key.as_deref()).collect();
+    let arguments: Vec<[u8; 32]> = submissions.iter().map(|new| *new.argument_digest.as_bytes()).collect();
+    let query = sqlx::query(CALLS).bind(named).bind(chains).bind(principals).bind(places).bind(keys).bind(arguments);
+    for row in query.fetch_all(connection).await? {
+        match rows::call(&row) {
+            Ok(call) => world.fetched(call),
+            // Only the operation that names a damaged call fails by it. A call that another is compared with must be
+            // readable: an unreadable doubt is not no doubt.
+            Err(StoreError::Damaged { why, .. }) if row.try_get("named")? => {
+                world.calls.insert(row.try_get::<Key, _>("id")?.call()?, Err(why));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+const GRANTS: &str = "
+    SELECT id, version, body, limited FROM grants WHERE id = ANY($1)
+    UNION ALL
+    SELECT id, version, body, limited FROM grants
+    WHERE argument_digest = ANY($2) AND NOT revoked AND expires_at > $5 AND (session IS NULL OR session = ANY($4))
+    UNION ALL
+    SELECT id, version, body, limited FROM grants
+    WHERE tool = ANY($3) AND argument_digest IS NULL AND NOT revoked AND expires_at > $5
+      AND (session IS NULL OR session = ANY($4))";
+
+/// A grant with a number of uses is spent by claims on any chain, so it is locked by itself, in order of id.
+const LIMITED: &str = "SELECT id, version, body FROM grants WHERE id = ANY($1) ORDER BY id FOR UPDATE";
+
+async fn grants(connection: &mut PgConnection, plan: &mut Plan, world: &mut World) -> Result<(), Trouble> {
+    plan.grants.extend(world.calls.values().flatten().filter_map(|call| call.grant));
+    world.asked.grants = plan.grants.iter().copied().collect();
+    if plan.grants.is_empty() && plan.submissions.is_empty() {
+        return Ok(());
+    }
+    let submissions = &plan.submissions;
+    let ids: Vec<Key> = plan.grants.iter().copied().map(Key::from).collect();
+    let arguments: Vec<[u8; 32]> = submissions.iter().map(|new| *new.argument_digest.as_bytes()).collect();
+    let tools: Vec<&str> = submissions.iter().map(|new| &*new.tool.name).collect();
+    let sessions: Vec<&str> = submissions.iter().filter_map(|new| new.path.session.as_deref()).collect();
+    let query = sqlx::query(GRANTS).bind(ids).bind(arguments).bind(tools).bind(sessions).bind(world.now.0);
+    let found = query.fetch_all(&mut *connection).await?;
+    let mut limited: Vec<Key> = Vec::new();
+    for row in &found {
+        if row.try_get("limited")? {
+            limited.push(row.try_get("id")?);
+        }
+        world.grants.extend(readable(row).map(|grant| (grant.id, grant)));
+    }
+    if plan.gate == Gate::Shared && !limited.is_empty() {
+        for row in sqlx::query(LIMITED).bind(limited).fetch_all(connection).await? {
+            world.grants.extend(readable(&row).map(|grant| (grant.id, grant)));
+        }
+    }
+    Ok(())
+}
+
+/// A grant that cannot be read grants nothing.
+fn readable(row: &PgRow) -> Option<Grant> {
+    rows::grant(row).inspect_err(|error| tracing::warn!(%error, "a stored grant is passed over")).ok()
+}

@@ -1,0 +1,56 @@
+//! Brings the schema up to date: one transaction per step, so that a node killed half-way leaves a whole step or none.
+
+use sqlx::{PgConnection, PgPool, Row};
+
+use super::ConnectError;
+
+/// The steps, in order. A released one is never edited; a change is a new one.
+const STEPS: [&str; 1] = [include_str!("schema/0001_first.sql")];
+
+/// Held while a step runs, so that nodes that start together take turns.
+const LOCK: i64 = 0x636f_756e_7465_7201;
+
+/// Applies the steps that are missing. A schema that is up to date needs no right to change it.
+pub(super) async fn migrate(pool: &PgPool) -> Result<(), ConnectError> {
+    let mut connection = pool.acquire().await?;
+    let mut version = version(&mut connection).await?;
+    while version < STEPS.len() {
+        version = step(&mut connection).await?;
+    }
+    if version > STEPS.len() {
+        return Err(ConnectError::NewerSchema { found: version, known: STEPS.len() });
+    }
+    Ok(())
+}
+
+/// Applies the next step, unless another node was faster; returns the version then.
+async fn step(connection: &mut PgConnection) -> Result<usize, ConnectError> {
+    use sqlx::Connection as _;
+    let mut transaction = connection.begin().await?;
+    sqlx::raw_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0").execute(&mut *transaction).await?;
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *transaction).await?;
+    let before = version(&mut transaction).await?;
+    let Some(script) = STEPS.get(before) else { return Ok(before) };
+    let failed = |error| ConnectError::Migration { step: before + 1, error };
+    sqlx::raw_sql(VERSIONS).execute(&mut *transaction).await.map_err(failed)?;
+    sqlx::raw_sql(*script).execute(&mut *transaction).await.map_err(failed)?;
+    let done = i32::try_from(before + 1).unwrap_or(i32::MAX);
+    sqlx::query("INSERT INTO countersign_schema (version) VALUES ($1)").bind(done).execute(&mut *transaction).await?;
+    transaction.commit().await.map_err(failed)?;
+    Ok(before + 1)
+}
+
+const VERSIONS: &str = "
+    CREATE TABLE IF NOT EXISTS countersign_schema (
+        version    integer PRIMARY KEY,
+        applied_at timestamptz NOT NULL DEFAULT now()
+    )";
+
+async fn version(connection: &mut PgConnection) -> Result<usize, ConnectError> {
+    let found = sqlx::query("SELECT to_regclass('countersign_schema') IS NOT NULL").fetch_one(&mut *connection).await?;
+    if !found.try_get::<bool, _>(0)? {
+        return Ok(0);
+    }
+    let row = sqlx::query("SELECT coalesce(max(version), 0) FROM countersign_schema").fetch_one(connection).await?;
+    Ok(usize::try_from(row.try_get::<i32, _>(0)?).unwrap_or(usize::MAX))
+}

@@ -1,0 +1,301 @@
+//! The store for many nodes: PostgreSQL 13 or later.
+//!
+//! Every node runs the same transitions in the same database. The database's clock decides deadlines; its commit
+//! decides who was first. See [`load`] for how nodes keep out of each other's way.
+//!
+//! Names (sessions, keys, chains …) may hold any character but U+0000, which PostgreSQL cannot store: an operation
+//! with one fails.
+
+mod batch;
+mod listen;
+mod load;
+mod migrate;
+mod read;
+mod records;
+mod rows;
+mod world;
+mod write;
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use countersign::bell::Bell;
+use countersign::call::{Call, Path};
+use countersign::event::{Cursor, Event};
+use countersign::grant::Grant;
+use countersign::id::{CallId, GrantId, HoldId};
+use countersign::store::{Applied, CallFilter, EventFilter, Expect, Failure, Op, Record, Store, StoreError};
+use countersign::time::Time;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{PgConnection, PgPool, Row};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// Operations that may wait for their batch.
+const QUEUE: usize = 4_096;
+
+/// How to open a PostgreSQL store.
+#[derive(Clone, Debug)]
+pub struct PostgresOptions {
+    /// Connections for reading. Two more write, and one listens.
+    pub readers: u32,
+    /// How long to wait for a connection before saying that the store failed.
+    pub connect_within: Duration,
+    /// Accepts a server that may lose what it acknowledged. For tests only.
+    pub allow_unsafe_durability: bool,
+    /// Microseconds added to the database's clock wherever it is read. For tests only.
+    pub clock_offset: Arc<AtomicI64>,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        PostgresOptions {
+            readers: 8,
+            connect_within: Duration::from_secs(10),
+            allow_unsafe_durability: false,
+            clock_offset: Arc::default(),
+        }
+    }
+}
+
+/// Why a PostgreSQL store did not open.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The address is wrong, or the server cannot be reached or refuses.
+    #[error("cannot connect to PostgreSQL: {0}")]
+    Database(#[from] sqlx::Error),
+    /// The server may lose what it acknowledged.
+    #[error("PostgreSQL runs with `{setting} = off` and may lose decisions it acknowledged; set it on: {fix}")]
+    Unsafe {
+        /// The setting that is off.
+        setting: &'static str,
+        /// The SQL that sets it on.
+        fix: &'static str,
+    },
+    /// The server is not one we can work with.
+    #[error("PostgreSQL is not usable: {0}")]
+    Unusable(String),
+    /// The schema is a later version's.
+    #[error("the database has schema {found} and this version knows only {known}; run the newer version")]
+    NewerSchema {
+        /// The schema found.
+        found: usize,
+        /// The newest schema we know.
+        known: usize,
+    },
+    /// A step of the schema failed; nothing of it was kept.
+    #[error("cannot bring the database to schema {step}: {error}")]
+    Migration {
+        /// The step.
+        step: usize,
+        /// What the server said.
+        error: sqlx::Error,
+    },
+}
+
+/// Keeps everything in PostgreSQL. Any number of nodes may open the same database.
+pub struct PostgresStore {
+    node: Arc<Node>,
+    queue: mpsc::Sender<batch::Job>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// What a node's tasks share.
+struct Node {
+    /// Sent along with notifications, so that a node passes over its own.
+    name: String,
+    writers: PgPool,
+    readers: PgPool,
+    bell: Bell<CallId>,
+    clock_offset: Arc<AtomicI64>,
+    waiting: batch::Waiting,
+    reading: listen::Reading,
+}
+
+impl Node {
+    fn offset(&self) -> i64 {
+        self.clock_offset.load(Ordering::SeqCst)
+    }
+}
+
+impl PostgresStore {
+    /// Opens the database, brings its schema up to date, and begins to listen to the other nodes.
+    ///
+    /// The URL's `sslmode` says how the connection is protected. Must be called inside a tokio runtime, which then runs
+    /// the store's tasks.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a server with `fsync` or `synchronous_commit` off, one that is older than PostgreSQL 13, a standby, and
+    /// a schema newer than this version's.
+    pub async fn connect(url: &str, options: PostgresOptions) -> Result<PostgresStore, ConnectError> {
+        let address = PgConnectOptions::from_str(url)?.application_name("countersign");
+        let pool = |size| {
+            PgPoolOptions::new()
+                .max_connections(size)
+                .acquire_timeout(options.connect_within)
+                .after_connect(|connection, _| Box::pin(prepare(connection)))
+                .connect_lazy_with(address.clone())
+        };
+        let (writers, readers, listening) = (pool(2), pool(options.readers), pool(1));
+        check(&writers, &options).await?;
+        migrate::migrate(&writers).await?;
+        let listener = listen::subscribe(&listening).await?;
+        let node = Arc::new(Node {
+            name: CallId::new().to_string().replace("call_", "node_"),
+            writers,
+            readers,
+            bell: Bell::default(),
+            clock_offset: options.clock_offset,
+            waiting: batch::Waiting::default(),
+            reading: listen::Reading::default(),
+        });
+        node.catch_up().await.map_err(|error| ConnectError::Unusable(error.to_string()))?;
+        let (queue, jobs) = mpsc::channel(QUEUE);
+        let tasks = vec![
+            tokio::spawn(batch::serve(Arc::clone(&node), jobs)),
+            tokio::spawn(listen::hear(Arc::clone(&node), listening, listener)),
+            tokio::spawn(listen::reread(Arc::clone(&node))),
+        ];
+        Ok(PostgresStore { node, queue, tasks })
+    }
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        // What is on its way to the database finishes by itself; only the waiting for more ends here.
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Every connection gives up rather than hang, and lets go of its locks when its node stalls in a transaction.
+/// `synchronous_commit` is pinned as it was found, so that a later change of the server's settings weakens nothing.
+const PREPARE: &str = "
+    SELECT set_config('statement_timeout', '30s', false), set_config('lock_timeout', '10s', false),
+           set_config('idle_in_transaction_session_timeout', '10s', false),
+           set_config('synchronous_commit', current_setting('synchronous_commit'), false)";
+
+async fn prepare(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query(PREPARE).execute(connection).await.map(drop)
+}
+
+const CHECK: &str = "
+    SELECT current_setting('fsync') = 'off' AS no_fsync, current_setting('synchronous_commit') = 'off' AS no_sync,
+           current_setting('server_version_num')::int AS version, current_setting('server_encoding') AS encoding,
+           pg_is_in_recovery() AS standby";
+
+async fn check(pool: &PgPool, options: &PostgresOptions) -> Result<(), ConnectError> {
+    let row = sqlx::query(CHECK).fetch_one(pool).await?;
+    let unsafe_settings = [
+        ("no_fsync", "fsync", "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();"),
+        ("no_sync", "synchronous_commit", "ALTER ROLE CURRENT_USER SET synchronous_commit = on;"),
+    ];
+    for (column, setting, fix) in unsafe_settings {
+        if row.try_get(column)? && !options.allow_unsafe_durability {
+            return Err(ConnectError::Unsafe { setting, fix });
+        }
+    }
+    let version: i32 = row.try_get("version")?;
+    let encoding: &str = row.try_get("encoding")?;
+    if version < 130_000 {
+        return Err(ConnectError::Unusable(format!("it is version {}; 13 or later is needed", version / 10_000)));
+    }
+    if encoding != "UTF8" {
+        return Err(ConnectError::Unusable(format!("the database is encoded in {encoding}; UTF8 is needed")));
+    }
+    if row.try_get("standby")? {
+        return Err(ConnectError::Unusable("it is a standby; connect to the primary".into()));
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn run(&self, op: Op) -> Result<Applied, Failure> {
+        let (answer, answered) = oneshot::channel();
+        let job = batch::Job { op: Arc::new(op), answer };
+        self.queue.send(job).await.map_err(|_| StoreError::Closed)?;
+        answered.await.unwrap_or_else(|_| Err(StoreError::Failed("the operation was cut off".into()).into()))
+    }
+
+    async fn now(&self) -> Result<Time, StoreError> {
+        read::now(&self.node.readers, self.node.offset()).await
+    }
+
+    async fn call(&self, id: CallId) -> Result<Option<Arc<Call>>, StoreError> {
+        read::call(&self.node.readers, id).await
+    }
+
+    async fn call_of_hold(&self, hold: HoldId) -> Result<Option<Arc<Call>>, StoreError> {
+        read::call_of_hold(&self.node.readers, hold).await
+    }
+
+    async fn calls(&self, filter: CallFilter) -> Result<Vec<Arc<Call>>, StoreError> {
+        read::calls(&self.node.readers, &filter).await
+    }
+
+    async fn due(&self, limit: usize) -> Result<Vec<CallId>, StoreError> {
+        read::due(&self.node.readers, self.node.offset(), limit).await
+    }
+
+    async fn grant(&self, id: GrantId) -> Result<Option<Grant>, StoreError> {
+        read::grant(&self.node.readers, id).await
+    }
+
+    async fn grants(&self) -> Result<Vec<Grant>, StoreError> {
+        read::grants(&self.node.readers).await
+    }
+
+    async fn events(&self, after: Cursor, filter: EventFilter) -> Result<Vec<Event>, StoreError> {
+        read::events(&self.node.readers, after, &filter).await
+    }
+
+    async fn halted(&self, path: &Path) -> Result<bool, StoreError> {
+        read::halted(&self.node.readers, path).await
+    }
+
+    async fn policy(&self) -> Result<Option<(Arc<str>, Arc<str>)>, StoreError> {
+        read::policy(&self.node.readers).await
+    }
+
+    async fn record(&self, namespace: &str, key: &str) -> Result<Option<Record>, StoreError> {
+        records::get(&self.node.readers, self.node.offset(), namespace, key).await
+    }
+
+    async fn records(
+        &self,
+        namespace: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        records::list(&self.node.readers, self.node.offset(), namespace, prefix, after, limit).await
+    }
+
+    async fn put_record(
+        &self,
+        namespace: &str,
+        key: &str,
+        value: &[u8],
+        expect: Expect,
+        life: Option<Duration>,
+    ) -> Result<u64, Failure> {
+        records::put(&self.node.readers, self.node.offset(), (namespace, key), value, expect, life).await
+    }
+
+    async fn delete_record(&self, namespace: &str, key: &str, expect: Expect) -> Result<(), Failure> {
+        records::delete(&self.node.readers, self.node.offset(), namespace, key, expect).await
+    }
+
+    fn bell(&self) -> &Bell<CallId> {
+        &self.node.bell
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+}

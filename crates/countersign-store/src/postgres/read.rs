@@ -1,0 +1,183 @@
+//! Reads outside of batches: calls, grants, events, and what holds for all nodes.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign::call::{Call, CallState, Path};
+use countersign::event::{Cursor, Event};
+use countersign::grant::Grant;
+use countersign::id::{CallId, GrantId, HoldId};
+use countersign::limits;
+use countersign::store::{CallFilter, EventFilter, StoreError};
+use countersign::time::Time;
+use sqlx::postgres::PgRow;
+use sqlx::{PgPool, Row};
+
+use super::rows::{self, Key, failed, number};
+use super::world::is_halted;
+
+/// How long a tail waits for a transaction in flight before it answers with what is settled.
+const SETTLES_WITHIN: Duration = Duration::from_millis(500);
+
+fn page(limit: Option<usize>) -> i64 {
+    number(limit.unwrap_or(limits::PAGE_ROWS_DEFAULT).min(limits::PAGE_ROWS) as u64)
+}
+
+pub(super) async fn now(pool: &PgPool, offset: i64) -> Result<Time, StoreError> {
+    let query = sqlx::query("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint");
+    let now: i64 = query.fetch_one(pool).await.and_then(|row| row.try_get(0)).map_err(failed)?;
+    Ok(Time(now.saturating_add(offset)))
+}
+
+pub(super) async fn call(pool: &PgPool, id: CallId) -> Result<Option<Arc<Call>>, StoreError> {
+    let query = sqlx::query("SELECT id, version, body FROM calls WHERE id = $1").bind(Key::from(id));
+    query.fetch_optional(pool).await.map_err(failed)?.as_ref().map(rows::call).transpose()
+}
+
+pub(super) async fn call_of_hold(pool: &PgPool, hold: HoldId) -> Result<Option<Arc<Call>>, StoreError> {
+    const SQL: &str = "
+        SELECT calls.id, version, body FROM holds JOIN calls ON calls.id = holds.call WHERE holds.id = $1";
+    let row = sqlx::query(SQL).bind(Key::from(hold)).fetch_optional(pool).await.map_err(failed)?;
+    row.as_ref().map(rows::call).transpose()
+}
+
+/// One statement for each index that leads: a page must not depend on how many other rows there are.
+macro_rules! listing {
+    ($lead:literal) => {
+        concat!(
+            "SELECT id, version, body FROM calls WHERE ",
+            $lead,
+            " AND id > $1 AND ($2::text IS NULL OR state = $2) AND (NOT $3 OR holding)
+              AND ($4::text IS NULL OR session = $4) AND ($5::text IS NULL OR principal = $5)
+              AND ($6::bytea IS NULL OR argument_digest = $6)
+              ORDER BY id LIMIT $7"
+        )
+    };
+}
+
+fn lead(filter: &CallFilter, holding: bool) -> &'static str {
+    match filter {
+        _ if holding && filter.session.is_some() => listing!("holding AND session = $4"),
+        _ if holding => listing!("holding"),
+        CallFilter { argument_digest: Some(_), .. } => listing!("argument_digest = $6"),
+        CallFilter { session: Some(_), .. } => listing!("session = $4"),
+        CallFilter { state: Some(_), .. } => listing!("state = $2"),
+        CallFilter { principal: Some(_), .. } => listing!("principal = $5"),
+        CallFilter { .. } => listing!("true"),
+    }
+}
+
+pub(super) async fn calls(pool: &PgPool, filter: &CallFilter) -> Result<Vec<Arc<Call>>, StoreError> {
+    // A pending call has an open hold, so the index of those leads to it.
+    let holding = filter.holding || filter.state == Some(CallState::Pending);
+    let query = sqlx::query(lead(filter, holding))
+        .bind(filter.after.map_or(Key::LEAST, Key::from))
+        .bind(filter.state.map(CallState::as_str))
+        .bind(holding)
+        .bind(filter.session.as_deref())
+        .bind(filter.principal.as_deref())
+        .bind(filter.argument_digest.as_ref().map(|digest| &digest.as_bytes()[..]))
+        .bind(page(filter.limit));
+    query.fetch_all(pool).await.map_err(failed)?.iter().map(rows::call).collect()
+}
+
+pub(super) async fn due(pool: &PgPool, offset: i64, limit: usize) -> Result<Vec<CallId>, StoreError> {
+    const SQL: &str = "
+        SELECT id FROM calls
+        WHERE due_at <= (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + $1
+        ORDER BY due_at, id LIMIT $2";
+    let query = sqlx::query(SQL).bind(offset).bind(number(limit as u64));
+    let rows = query.fetch_all(pool).await.map_err(failed)?;
+    rows.iter().map(|row| row.try_get::<Key, _>(0).map_err(failed)?.call()).collect()
+}
+
+pub(super) async fn grant(pool: &PgPool, id: GrantId) -> Result<Option<Grant>, StoreError> {
+    let query = sqlx::query("SELECT id, version, body FROM grants WHERE id = $1").bind(Key::from(id));
+    query.fetch_optional(pool).await.map_err(failed)?.as_ref().map(rows::grant).transpose()
+}
+
+pub(super) async fn grants(pool: &PgPool) -> Result<Vec<Grant>, StoreError> {
+    let query = sqlx::query("SELECT id, version, body FROM grants ORDER BY id");
+    query.fetch_all(pool).await.map_err(failed)?.iter().map(rows::grant).collect()
+}
+
+/// `settled` says that no open transaction can still put a row before this one.
+macro_rules! tail {
+    ($from:literal) => {
+        concat!(
+            "SELECT xid::text AS xid, id, chain, seq, name, call, hold, at, hash, body,
+                    xid < pg_snapshot_xmin(pg_current_snapshot()) AS settled
+             FROM ",
+            $from
+        )
+    };
+}
+
+const OF_ALL: &str = tail!("events WHERE (xid, id) > ($1::xid8, $2) ORDER BY events.xid, id LIMIT $3");
+const OF_CALL: &str =
+    tail!("events WHERE call = $4 AND (xid, id) > ($1::xid8, $2) ORDER BY events.xid, id LIMIT $3");
+const OF_CHAIN: &str = tail!(
+    "events WHERE chain = $4 AND (xid, id) > ($1::xid8, $2) AND ($5::uuid IS NULL OR call = $5)
+     ORDER BY events.xid, id LIMIT $3"
+);
+const OF_SESSION: &str = tail!(
+    "chains CROSS JOIN LATERAL (
+         SELECT * FROM events WHERE chain = chains.name AND (xid, id) > ($1::xid8, $2)
+         ORDER BY events.xid, id LIMIT $3
+     ) AS events
+     WHERE chains.session = $4 AND ($5::uuid IS NULL OR call = $5) ORDER BY events.xid, id LIMIT $3"
+);
+
+/// Reads events after a cursor, in the order of their transactions, and only those below which none is open.
+///
+/// A chain's events, and so a call's, commit in the order of the chain: they need not wait for anybody. Any other tail
+/// waits for transactions in flight, those of other databases on the same server too. A transaction that stays open
+/// for long holds it up for as long.
+pub(super) async fn events(pool: &PgPool, after: Cursor, filter: &EventFilter) -> Result<Vec<Event>, StoreError> {
+    let one_chain = filter.chain.is_some() || filter.call.is_some();
+    let began = tokio::time::Instant::now();
+    let mut pause = Duration::from_millis(2);
+    loop {
+        let rows = tail(pool, after, filter).await?;
+        let settled = |row: &PgRow| row.try_get::<bool, _>("settled").unwrap_or(false);
+        let ready = if one_chain { rows.len() } else { rows.iter().take_while(|row| settled(row)).count() };
+        if ready > 0 || rows.is_empty() || began.elapsed() > SETTLES_WITHIN {
+            return rows.iter().take(ready).map(rows::event).collect();
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
+async fn tail(pool: &PgPool, after: Cursor, filter: &EventFilter) -> Result<Vec<PgRow>, StoreError> {
+    let (xid, id, most) = (after.major.to_string(), number(after.minor), page(filter.limit));
+    let call = filter.call.map(Key::from);
+    let query = match (&filter.chain, &filter.session, call) {
+        (Some(chain), session, call) => {
+            if session.as_deref().is_some_and(|session| rows::session_of(chain) != Some(session)) {
+                return Ok(Vec::new());
+            }
+            sqlx::query(OF_CHAIN).bind(xid).bind(id).bind(most).bind(chain.0.to_string()).bind(call)
+        }
+        (None, Some(session), call) => {
+            sqlx::query(OF_SESSION).bind(xid).bind(id).bind(most).bind(session.to_string()).bind(call)
+        }
+        (None, None, Some(call)) => sqlx::query(OF_CALL).bind(xid).bind(id).bind(most).bind(call),
+        (None, None, None) => sqlx::query(OF_ALL).bind(xid).bind(id).bind(most),
+    };
+    query.fetch_all(pool).await.map_err(failed)
+}
+
+pub(super) async fn halted(pool: &PgPool, path: &Path) -> Result<bool, StoreError> {
+    let rows = sqlx::query("SELECT scope FROM halts").fetch_all(pool).await.map_err(failed)?;
+    let scopes = rows.iter().map(|row| row.try_get::<String, _>(0).map_err(failed));
+    Ok(is_halted(&scopes.collect::<Result<HashSet<_>, _>>()?, path))
+}
+
+pub(super) async fn policy(pool: &PgPool) -> Result<Option<(Arc<str>, Arc<str>)>, StoreError> {
+    let query = sqlx::query("SELECT policy_version, policy_source FROM ruling");
+    let row = query.fetch_one(pool).await.map_err(failed)?;
+    let text = |column: &str| row.try_get::<Option<&str>, _>(column).map_err(failed);
+    Ok(text("policy_version")?.zip(text("policy_source")?).map(|(version, source)| (version.into(), source.into())))
+}
