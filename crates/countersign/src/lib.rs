@@ -1,6 +1,7 @@
 //! Countersign puts a human hand on an AI agent's dangerous tool calls.
 
 pub mod call;
+pub mod config;
 pub mod digest;
 pub mod grant;
 pub mod hold;

@@ -1,0 +1,3 @@
+//! Tests of the library from outside: one binary, a module for each part.
+
+mod policy;
