@@ -225,12 +225,18 @@ fn quoted(out: &mut String, write: impl FnOnce(&mut String)) {
 
 /// Appends bytes as lower-case hexadecimal.
 pub(crate) fn push_hex(out: &mut String, bytes: &[u8]) {
-    const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    for byte in bytes {
-        for half in [byte >> 4, byte & 15] {
-            out.push(DIGITS.get(usize::from(half)).copied().unwrap_or('0'));
+    let mut text = [0u8; 64];
+    for chunk in bytes.chunks(32) {
+        for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(chunk) {
+            *pair = [hex_digit(byte >> 4), hex_digit(byte & 15)];
         }
+        let written = text.get(..chunk.len() * 2).unwrap_or_default();
+        out.push_str(std::str::from_utf8(written).unwrap_or_default());
     }
+}
+
+fn hex_digit(half: u8) -> u8 {
+    if half < 10 { b'0' + half } else { b'a' + half - 10 }
 }
 
 /// Reads 64 lower-case hexadecimal digits.

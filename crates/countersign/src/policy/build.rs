@@ -130,7 +130,7 @@ pub(crate) fn finish<T>(built: Option<T>, mut problems: Problems<'_>) -> Result<
 pub(crate) fn build(sections: Sections<'_>, source: Option<&str>, problems: &mut Problems<'_>) -> Option<Policy> {
     let canonical = sections.canonical();
     let mut draft = match sections.policy {
-        Some(policy) => read::section(policy, &POLICY_KEYS, Life::For(limits::HOLD_LIFE), problems),
+        Some(policy) => read::section(policy, &POLICY_KEYS, default_life(&sections), problems),
         None => Draft::default(),
     };
     let preset = join_preset(&mut draft, problems);
@@ -159,6 +159,31 @@ pub(crate) fn build(sections: Sections<'_>, source: Option<&str>, problems: &mut
         source: Some(source.map_or(canonical, str::to_owned)),
     };
     Some(Policy { inner: Arc::new(inner), code: None, groups: Arc::new(groups) })
+}
+
+/// How long holds wait where neither the rule nor the policy says so: as the preset or `toolConfirmation` says.
+fn default_life(sections: &Sections<'_>) -> Life {
+    let find = |node: Option<&Node>, name: &str| match node.map(|node| &node.value) {
+        Some(Tree::Map(entries)) => {
+            entries.iter().find(|(key, _)| key.text == name).map(|(_, node)| node.value.clone())
+        }
+        _ => None,
+    };
+    let usual = Life::For(limits::HOLD_LIFE);
+    let preset = match find(sections.policy, "preset") {
+        Some(Tree::Text(name)) => presets::draft(&name, usual).and_then(|preset| preset.life),
+        _ => None,
+    };
+    match (preset, sections.tool_confirmation, find(sections.tool_confirmation, "timeout")) {
+        (Some((life, _)), ..) => life,
+        (None, Some(_), Some(Tree::Int(length))) => milliseconds(u64::try_from(length).unwrap_or(u64::MAX)),
+        (None, Some(_), _) => milliseconds(SAIKI_TIMEOUT),
+        (None, None, _) => usual,
+    }
+}
+
+fn milliseconds(length: u64) -> Life {
+    Life::For(Duration::from_millis(length).min(limits::LONGEST_LIFE))
 }
 
 /// A digest of what is said, and of the preset it builds on.
@@ -218,6 +243,9 @@ fn join_preset(draft: &mut Draft, problems: &mut Problems<'_>) -> Option<&'stati
 /// Seed words of another system: mode, time-out and storage of approvals.
 pub(crate) const TOOL_CONFIRMATION_KEYS: [&str; 3] = ["mode", "timeout", "allowedToolsStorage"];
 
+/// Milliseconds a hold waits there when nobody says how long.
+const SAIKI_TIMEOUT: u64 = 30_000;
+
 fn join_tool_confirmation(draft: &mut Draft, node: Option<&Node>, problems: &mut Problems<'_>) {
     let Some(node) = node else { return };
     let fields = node.fields("`toolConfirmation`", &TOOL_CONFIRMATION_KEYS, problems);
@@ -230,16 +258,16 @@ fn join_tool_confirmation(draft: &mut Draft, node: Option<&Node>, problems: &mut
         }
         draft.otherwise = Some((Otherwise::Does(effect), mode.at));
         if effect == Effect::Deny {
-            let all = Pattern { text: "*".to_owned(), subject: Subject::Bare(Glob::All) };
+            let all = Pattern { subject: Subject::Bare(Glob::All) };
             draft.rules.push(written("toolConfirmation.mode".to_owned(), effect, vec![all], draft.life, mode.at));
         }
     }
     let stated = fields.get("timeout");
     let timeout = match stated {
         Some(timeout) => timeout.whole::<u64>("`timeout`", problems).filter(|length| *length > 0),
-        None => Some(30_000),
+        None => Some(SAIKI_TIMEOUT),
     };
-    let life = timeout.map(|length| Life::For(Duration::from_millis(length).min(limits::LONGEST_LIFE)));
+    let life = timeout.map(milliseconds);
     let at = stated.map_or(node.at, |timeout| timeout.at);
     if life.is_none() {
         problems.add(at, "`timeout` must be a number of milliseconds");
@@ -249,20 +277,9 @@ fn join_tool_confirmation(draft: &mut Draft, node: Option<&Node>, problems: &mut
     }
     if draft.life.is_none() {
         draft.life = life.map(|life| (life, at));
-        shorten(&mut draft.rules, draft.life);
     }
     if let Some(storage) = fields.get("allowedToolsStorage") {
         storage.word("`allowedToolsStorage`", &[("storage", ()), ("memory", ())], problems);
-    }
-}
-
-/// Gives rules that do not say how long they wait the life that was found after they were read.
-fn shorten(rules: &mut [Rule], life: Option<(Life, At)>) {
-    let Some((life, _)) = life else { return };
-    for rule in rules {
-        if rule.terms.life == Life::For(limits::HOLD_LIFE) {
-            Arc::make_mut(&mut rule.terms).life = life;
-        }
     }
 }
 
@@ -307,19 +324,16 @@ fn join_confirm(draft: &mut Draft, server: &Key, confirm: &Node, problems: &mut 
         problems.add(server.at, format!("`{}` cannot be the name of a server", server.text));
         return;
     };
-    let on = |tool: Glob, text: &str| Pattern {
-        text: format!("{name}/{text}"),
-        subject: Subject::On { server: Glob::Literal(name.clone()), name: tool },
-    };
+    let on = |tool: Glob| Pattern { subject: Subject::On { server: Glob::Literal(name.clone()), name: tool } };
     let patterns = match &confirm.value {
         Tree::Text(word) if word == "none" => Vec::new(),
-        Tree::Text(word) if word == "all" => vec![on(Glob::All, "*")],
+        Tree::Text(word) if word == "all" => vec![on(Glob::All)],
         Tree::List(tools) => {
             let mut patterns = Vec::new();
             for tool in tools {
                 let Some(text) = tool.text("a tool", problems) else { continue };
                 match Glob::parse(text) {
-                    Ok(glob) => patterns.push(on(glob, text)),
+                    Ok(glob) => patterns.push(on(glob)),
                     Err(error) => problems.add(tool.at, format!("pattern `{text}` {error}")),
                 }
             }

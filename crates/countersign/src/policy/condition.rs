@@ -371,6 +371,12 @@ fn weight(call: &CallExpr, sizes: Sizes) -> usize {
         // Appending to what a loop collects is done in place.
         operators::ADD if call.args.iter().any(|side| matches!(side.expr, Expr::List(_))) => texts,
         operators::ADD => texts.saturating_add(sizes.list / 64),
+        // Comparing with a literal stops at its end.
+        operators::EQUALS | operators::NOT_EQUALS
+            if call.args.iter().any(|side| matches!(side.expr, Expr::Literal(_))) =>
+        {
+            0
+        }
         operators::EQUALS | operators::NOT_EQUALS => texts.saturating_add(sizes.list / 64),
         name if name.starts_with(['_', '!', '-', '@']) => 0,
         _ => texts,

@@ -48,10 +48,9 @@ use std::fmt;
 use std::sync::Arc;
 
 pub(crate) use build::{FILE_KEYS, Sections, build, finish};
-pub(crate) use error::{At, Problems};
+pub(crate) use error::Problems;
 pub use error::{PolicyError, PolicyErrors};
 pub use lint::{Lint, LintKind};
-pub(crate) use pattern::Glob;
 pub(crate) use read::duration;
 use rule::Layer;
 use scope::Claims;
@@ -278,3 +277,7 @@ fn plausible(what: &str, name: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_conditions;
+#[cfg(test)]
+mod tests_loading;
