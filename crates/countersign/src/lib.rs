@@ -76,6 +76,8 @@ pub mod show;
 pub mod signer;
 pub mod store;
 mod sync;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod time;
 pub mod tool;
 pub mod transition;

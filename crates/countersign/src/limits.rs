@@ -121,3 +121,5 @@ pub const CONDITION_CHAIN: usize = 64;
 pub const REGEX_BYTES: usize = 1024 * 1024;
 /// Longest life of a hold that has an end.
 pub const LONGEST_LIFE: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
+/// How long a store may take to answer the gate. Silence counts as a failure, so nothing hangs for ever.
+pub const STORE_ANSWERS_WITHIN: Duration = Duration::from_secs(30);

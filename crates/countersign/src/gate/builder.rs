@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::approver::{Approver, FnApprover, OpenHold};
 use crate::call::Call;
+use crate::gate::bounded::Bounded;
 use crate::gate::hooks::{Authorized, HookAnswer, Hooks, Proposed};
 use crate::gate::local::{Local, Reach};
 use crate::gate::{Gate, sweep};
@@ -204,7 +205,7 @@ impl GateBuilder {
             return Err(BuildError::NobodyToAsk);
         }
         let local = Arc::new(Local {
-            store: self.store.unwrap_or_else(|| Arc::new(MemoryStore::new())),
+            store: Arc::new(Bounded::new(self.store.unwrap_or_else(|| Arc::new(MemoryStore::new())))),
             policy: ArcSwap::from_pointee(self.policy),
             limits: Arc::new(self.limits),
             redactor: self.redactor,
