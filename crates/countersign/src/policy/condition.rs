@@ -1,6 +1,6 @@
 //! Conditions: CEL expressions over the facts of a call, compiled once and bounded in every way.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
@@ -72,7 +72,8 @@ pub(crate) fn environment() -> &'static Env {
 
 /// A compiled condition.
 pub(crate) struct Condition {
-    pub(crate) text: String,
+    /// Which arguments it looks at.
+    pub(crate) reads: Reads,
     pub(crate) reads_annotations: bool,
     reads_nothing: bool,
     expression: IdedExpr,
@@ -82,7 +83,7 @@ pub(crate) struct Condition {
 
 impl std::fmt::Debug for Condition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Condition").field(&self.text).finish()
+        f.debug_tuple("Condition").field(&self.expression).finish()
     }
 }
 
@@ -132,7 +133,7 @@ impl Condition {
             root.add_function(MATCHES, matches).map_err(|error| ConditionError::from(error.to_string()))?;
         }
         Ok(Condition {
-            text: text.to_owned(),
+            reads: check.reads,
             reads_annotations: check.reads_annotations,
             reads_nothing: !check.reads_facts,
             expression,
@@ -182,9 +183,33 @@ fn syntax(errors: ParseErrors) -> ConditionError {
     ConditionError { message: format!("condition is not CEL: {line}"), help: None, at }
 }
 
+/// Which arguments conditions look at, so that the others need not be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reads {
+    /// All of them.
+    pub(crate) everything: bool,
+    /// These, by name.
+    pub(crate) fields: HashSet<String>,
+}
+
+impl Reads {
+    /// Looks at what others look at, too.
+    pub(crate) fn join(&mut self, other: &Reads) {
+        self.everything |= other.everything;
+        self.fields.extend(other.fields.iter().cloned());
+    }
+}
+
+const ARGUMENTS: &str = "arguments";
+
+fn is_arguments(expression: &IdedExpr) -> bool {
+    matches!(&expression.expr, Expr::Ident(name) if name == ARGUMENTS)
+}
+
 /// Walks an expression once, refusing what is too deep or unknown.
 #[derive(Default)]
 struct Check {
+    reads: Reads,
     loops: bool,
     reads_annotations: bool,
     reads_facts: bool,
@@ -201,6 +226,7 @@ impl Check {
             Expr::Unspecified => Err("condition is incomplete".to_owned().into()),
             Expr::Literal(_) => Ok(()),
             Expr::Ident(name) => self.name(name),
+            Expr::Select(select) if is_arguments(&select.operand) => self.field(&select.field),
             Expr::Select(select) => self.expression(&select.operand, inner, loops),
             Expr::List(list) => list.elements.iter().try_for_each(|element| self.expression(element, inner, loops)),
             Expr::Map(map) => map.entries.iter().try_for_each(|entry| match &entry.expr {
@@ -222,10 +248,18 @@ impl Check {
         }
         if VARIABLES.contains(&name) {
             self.reads_facts = true;
+            self.reads.everything |= name == ARGUMENTS;
             self.reads_annotations |= name == "annotations";
             return Ok(());
         }
         Err(unknown("variable", name, &VARIABLES))
+    }
+
+    /// `arguments.name` and its like: one field is read, and no other.
+    fn field(&mut self, name: &str) -> Result<(), ConditionError> {
+        self.reads_facts = true;
+        self.reads.fields.insert(name.to_owned());
+        Ok(())
     }
 
     fn call(&mut self, call: &CallExpr, inner: usize, loops: usize) -> Result<(), ConditionError> {
@@ -233,6 +267,13 @@ impl Check {
         let is_operator = name.starts_with(['_', '!', '-', '@']);
         if !is_operator && !FUNCTIONS.contains(&name) {
             return Err(unknown("function", name, &FUNCTIONS));
+        }
+        if let (operators::INDEX | operators::OPT_INDEX | operators::OPT_SELECT, [subject, field]) =
+            (name, call.args.as_slice())
+            && let Expr::Literal(LiteralValue::String(field)) = &field.expr
+            && is_arguments(subject)
+        {
+            return self.field(field.inner());
         }
         if let Some(target) = &call.target {
             // `optional.of(x)` is one name, not a call on a variable.
@@ -368,8 +409,9 @@ fn weight(call: &CallExpr, sizes: Sizes) -> usize {
     let texts = sizes.text / 1024;
     match call.func_name.as_str() {
         operators::IN => call.args.last().map_or(0, |list| length(list, sizes)).saturating_add(texts),
-        // Appending to what a loop collects is done in place.
+        // Appending to what a loop collects is done in place; a number is added to a number.
         operators::ADD if call.args.iter().any(|side| matches!(side.expr, Expr::List(_))) => texts,
+        operators::ADD if call.args.iter().any(|side| is_number(side)) => 0,
         operators::ADD => texts.saturating_add(sizes.list / 64),
         // Comparing with a literal stops at its end.
         operators::EQUALS | operators::NOT_EQUALS
@@ -381,6 +423,10 @@ fn weight(call: &CallExpr, sizes: Sizes) -> usize {
         name if name.starts_with(['_', '!', '-', '@']) => 0,
         _ => texts,
     }
+}
+
+fn is_number(expression: &IdedExpr) -> bool {
+    matches!(&expression.expr, Expr::Literal(LiteralValue::Int(_) | LiteralValue::UInt(_) | LiteralValue::Double(_)))
 }
 
 /// How long the list or mapping can be that an expression gives.

@@ -48,6 +48,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub(crate) use build::{FILE_KEYS, Sections, build, finish};
+use condition::Reads;
 pub(crate) use error::Problems;
 pub use error::{PolicyError, PolicyErrors};
 pub use lint::{Lint, LintKind};
@@ -106,6 +107,8 @@ pub struct Policy {
 
 /// What was read from the text.
 struct Inner {
+    /// Which arguments any condition looks at.
+    reads: Reads,
     top: Layer,
     agents: HashMap<Arc<str>, Layer>,
     unattended: Option<Unattended>,
