@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::condition::{Condition, Reads};
+use super::check::Reads;
+use super::condition::Condition;
 use super::error::At;
 use super::index::Index;
 use super::pattern::{Pattern, Reach};

@@ -9,7 +9,7 @@ use cel::common::value::{CowVal, Val};
 use cel::context::VariableResolver;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::condition::Reads;
+use super::check::Reads;
 use crate::call::Facts;
 use crate::json::Json;
 
