@@ -91,7 +91,7 @@ impl Config {
             tools: fields.get("tools").map_or_else(Vec::new, |node| parts::tools(node, problems)),
             mcp_servers: fields.get("mcp_servers").map_or_else(Vec::new, |node| parts::servers(node, problems)),
             agents,
-            saiki: fields.get("toolConfirmation").map(|node| parts::saiki(node)),
+            saiki: fields.get("toolConfirmation").map(parts::saiki),
             notify: fields.get("notify").map_or_else(Vec::new, |node| parts::notify(node, problems)),
             policy: policy?,
         })

@@ -29,6 +29,7 @@
 //! ```
 
 mod build;
+mod check;
 mod condition;
 mod error;
 mod examples;
@@ -41,6 +42,8 @@ mod presets;
 mod read;
 mod rule;
 mod scope;
+mod steps;
+mod translate;
 pub(crate) mod yaml;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -48,6 +51,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub(crate) use build::{FILE_KEYS, Sections, build, finish};
+use check::Reads;
 pub(crate) use error::Problems;
 pub use error::{PolicyError, PolicyErrors};
 pub use lint::{Lint, LintKind};
@@ -106,6 +110,8 @@ pub struct Policy {
 
 /// What was read from the text.
 struct Inner {
+    /// Which arguments any condition looks at.
+    reads: Reads,
     top: Layer,
     agents: HashMap<Arc<str>, Layer>,
     unattended: Option<Unattended>,
