@@ -93,7 +93,7 @@ impl Who {
 
 /// What a decider says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "answer")]
+#[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// Let it run.
     Approve {
@@ -151,7 +151,6 @@ pub struct Decision {
     /// What they saw.
     pub digest: CallDigest,
     /// What they said.
-    #[serde(flatten)]
     pub answer: Answer,
     /// When, by the store's clock. Set by the store.
     #[serde(default)]
