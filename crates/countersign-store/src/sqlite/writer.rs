@@ -126,11 +126,11 @@ impl Writer {
     fn run_all(&self, works: &[Work], care: Care) -> Result<(Vec<Answer>, News), Fault> {
         let mut batch = Batch::new(&self.connection);
         let mut answers = Vec::with_capacity(works.len());
+        let clock = &*self.shared.clock;
         for work in works {
-            batch.now = self.shared.clock.now();
             answers.push(match care {
-                Care::Quick => run(work, &mut batch)?,
-                Care::Savepoints => run_apart(work, &mut batch)?,
+                Care::Quick => run(work, &mut batch, clock)?,
+                Care::Savepoints => run_apart(work, &mut batch, clock)?,
             });
         }
         match batch.flush() {
@@ -187,8 +187,8 @@ fn run_cached(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
 }
 
 /// Runs one operation. A rejection is an answer; what was written before it stays.
-fn run(work: &Work, batch: &mut Batch<'_>) -> Result<Answer, Fault> {
-    match attempt(work, batch) {
+fn run(work: &Work, batch: &mut Batch<'_>, clock: &dyn Clock) -> Result<Answer, Fault> {
+    match attempt(work, batch, clock) {
         Err(Failure::Store(error)) => match batch.broken.take() {
             Some(why) => Err(Fault::OfAll(why)),
             None => {
@@ -201,10 +201,10 @@ fn run(work: &Work, batch: &mut Batch<'_>) -> Result<Answer, Fault> {
 }
 
 /// Runs one operation behind a savepoint: its own fault takes back its own writes, and no more.
-fn run_apart(work: &Work, batch: &mut Batch<'_>) -> Result<Answer, Fault> {
+fn run_apart(work: &Work, batch: &mut Batch<'_>, clock: &dyn Clock) -> Result<Answer, Fault> {
     let news = batch.news.clone();
     run_cached(batch.connection, "SAVEPOINT op")?;
-    let answer = match attempt(work, batch) {
+    let answer = match attempt(work, batch, clock) {
         Err(Failure::Store(error)) => Err(Failure::Store(error)),
         answer => match batch.flush() {
             Ok(()) => answer,
@@ -223,15 +223,18 @@ fn run_apart(work: &Work, batch: &mut Batch<'_>) -> Result<Answer, Fault> {
     Ok(answer)
 }
 
-fn attempt(work: &Work, batch: &mut Batch<'_>) -> Answer {
+fn attempt(work: &Work, batch: &mut Batch<'_>, clock: &dyn Clock) -> Answer {
     // A panic may leave the batch's memory half changed; both callers throw it away with the writes.
-    let attempted = catch_unwind(AssertUnwindSafe(|| match work {
-        Work::Run(op) => apply(op, batch).map(|applied| Done::Applied(Box::new(applied))),
-        Work::PutRecord { namespace, key, value, expect, life } => {
-            records::put(batch, namespace, key, value, *expect, *life).map(Done::Version)
-        }
-        Work::DeleteRecord { namespace, key, expect } => {
-            records::delete(batch, namespace, key, *expect).map(|()| Done::Version(0))
+    let attempted = catch_unwind(AssertUnwindSafe(|| {
+        batch.now = clock.now();
+        match work {
+            Work::Run(op) => apply(op, batch).map(|applied| Done::Applied(Box::new(applied))),
+            Work::PutRecord { namespace, key, value, expect, life } => {
+                records::put(batch, namespace, key, value, *expect, *life).map(Done::Version)
+            }
+            Work::DeleteRecord { namespace, key, expect } => {
+                records::delete(batch, namespace, key, *expect).map(|()| Done::Version(0))
+            }
         }
     }));
     attempted.unwrap_or_else(|_| Err(StoreError::Failed("an operation panicked".into()).into()))

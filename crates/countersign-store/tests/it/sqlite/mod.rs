@@ -1,6 +1,9 @@
 //! The SQLite store.
 
 mod contract;
+mod file;
+mod sharing;
+mod writer;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -10,12 +13,13 @@ use async_trait::async_trait;
 use countersign::store::Store;
 use countersign::testing::{ManualClock, TestStore};
 use countersign_store::SqliteStore;
+use rusqlite::Connection;
 
 /// A SQLite store in a folder of its own.
 pub(crate) struct TestSqlite {
     folder: tempfile::TempDir,
     clock: ManualClock,
-    store: Mutex<Arc<SqliteStore>>,
+    store: Mutex<Option<Arc<SqliteStore>>>,
 }
 
 impl TestSqlite {
@@ -23,7 +27,7 @@ impl TestSqlite {
         let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
         let path = folder.path().join("countersign.db");
         let store = SqliteStore::open_with_clock(&path, Arc::new(clock.clone())).await.unwrap();
-        TestSqlite { folder, clock, store: Mutex::new(Arc::new(store)) }
+        TestSqlite { folder, clock, store: Mutex::new(Some(Arc::new(store))) }
     }
 
     pub(crate) fn path(&self) -> PathBuf {
@@ -31,7 +35,17 @@ impl TestSqlite {
     }
 
     pub(crate) fn sqlite(&self) -> Arc<SqliteStore> {
-        Arc::clone(&self.store.lock().unwrap())
+        Arc::clone(self.store.lock().unwrap().as_ref().unwrap())
+    }
+
+    /// Lets go of the store: it is closed once nobody else holds it.
+    pub(crate) fn close(&self) {
+        *self.store.lock().unwrap() = None;
+    }
+
+    /// The file as any program sees it.
+    pub(crate) fn raw(&self) -> Connection {
+        Connection::open(self.path()).unwrap()
     }
 
     /// A second handle on the same file, as another process has it.
@@ -51,8 +65,9 @@ impl TestStore for TestSqlite {
     }
 
     async fn reopen(&self) -> Arc<dyn Store> {
+        self.close();
         let store = Arc::new(self.another().await);
-        *self.store.lock().unwrap() = Arc::clone(&store);
+        *self.store.lock().unwrap() = Some(Arc::clone(&store));
         store
     }
 }
