@@ -2,6 +2,8 @@
 
 mod file;
 mod migrate;
+#[cfg(test)]
+mod plans;
 mod read;
 mod records;
 mod rows;

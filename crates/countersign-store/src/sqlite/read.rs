@@ -15,6 +15,14 @@ use tokio::sync::Semaphore;
 
 use super::migrate::open_reader;
 use super::rows::{self, failed};
+use super::state::OF_HOLD;
+
+pub(super) const DUE: &str = "SELECT id FROM calls WHERE due_at <= ?1 ORDER BY due_at, id LIMIT ?2";
+/// Events of the whole log, of one call, of one chain; each after a place.
+pub(super) const TAIL: &str = "e.id > ?1 ORDER BY e.id";
+pub(super) const TAIL_OF_CALL: &str = "e.call = ?1 AND e.id > ?2 ORDER BY e.id";
+pub(super) const TAIL_OF_CHAIN: &str = "e.chain = ?1 AND e.seq > ?2 ORDER BY e.seq";
+pub(super) const PLACE: &str = "SELECT id FROM events WHERE chain = ?1 AND seq = ?2";
 
 /// How many reads may go on at once.
 const READERS: usize = 4;
@@ -74,8 +82,7 @@ pub(super) fn call(connection: &Connection, id: CallId) -> Result<Option<Arc<Cal
 }
 
 pub(super) fn call_of_hold(connection: &Connection, hold: HoldId) -> Result<Option<Arc<Call>>, StoreError> {
-    const READ: &str = "SELECT body FROM calls WHERE id = (SELECT call FROM holds WHERE id = ?1)";
-    let body = text(connection, READ, [hold.as_bytes()])?;
+    let body = text(connection, OF_HOLD, [hold.as_bytes()])?;
     body.map(|body| rows::call(&body, None)).transpose()
 }
 
@@ -160,9 +167,8 @@ pub(super) fn calls(connection: &Connection, filter: &CallFilter) -> Result<Vec<
 }
 
 pub(super) fn due(connection: &Connection, now: Time, limit: usize) -> Result<Vec<CallId>, StoreError> {
-    const READ: &str = "SELECT id FROM calls WHERE due_at <= ?1 ORDER BY due_at, id LIMIT ?2";
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut statement = connection.prepare_cached(READ).map_err(failed)?;
+    let mut statement = connection.prepare_cached(DUE).map_err(failed)?;
     let ids = statement.query_map([now.0, limit], |row| row.get::<_, Vec<u8>>(0)).map_err(failed)?;
     ids.map(|id| rows::call_id(&id.map_err(failed)?)).collect()
 }
@@ -203,19 +209,11 @@ pub(super) fn events(connection: &Connection, after: Cursor, filter: &EventFilte
     let after = rows::signed(after.minor)?;
     let most = page(filter.limit);
     if let Some(call) = filter.call {
-        let sql = format!(
-            "SELECT {} FROM events e JOIN chains c ON c.id = e.chain WHERE e.call = ?1 AND e.id > ?2 ORDER BY e.id",
-            rows::EVENT
-        );
         let wanted = |event: &Event| is_wanted(event, filter);
-        return read_events(connection, &sql, params![call.as_bytes(), after], most, wanted);
+        return read_events(connection, TAIL_OF_CALL, params![call.as_bytes(), after], most, wanted);
     }
     let Some(chains) = chains_of(connection, filter)? else {
-        let sql = format!(
-            "SELECT {} FROM events e JOIN chains c ON c.id = e.chain WHERE e.id > ?1 ORDER BY e.id",
-            rows::EVENT
-        );
-        return read_events(connection, &sql, [after], most, |_| true);
+        return read_events(connection, TAIL, [after], most, |_| true);
     };
     let mut found = Vec::new();
     for (chain, seq) in chains {
@@ -258,7 +256,7 @@ fn tail_of_chain(
     after: i64,
     most: usize,
 ) -> Result<Vec<Event>, StoreError> {
-    let mut at = connection.prepare_cached("SELECT id FROM events WHERE chain = ?1 AND seq = ?2").map_err(failed)?;
+    let mut at = connection.prepare_cached(PLACE).map_err(failed)?;
     let (mut low, mut high) = if after == 0 { (0, 0) } else { (0, last) };
     while low < high {
         let middle = low + (high - low + 1) / 2;
@@ -269,21 +267,22 @@ fn tail_of_chain(
             None => return Err(rows::damaged("chain of events", format!("number {middle} is missing"))),
         }
     }
-    let sql = format!(
-        "SELECT {} FROM events e JOIN chains c ON c.id = e.chain WHERE e.chain = ?1 AND e.seq > ?2 ORDER BY e.seq",
-        rows::EVENT
-    );
-    read_events(connection, &sql, [chain, low], most, |_| true)
+    read_events(connection, TAIL_OF_CHAIN, [chain, low], most, |_| true)
+}
+
+/// The statement that reads the events of a condition.
+pub(super) fn events_where(condition: &str) -> String {
+    format!("SELECT {} FROM events e JOIN chains c ON c.id = e.chain WHERE {condition}", rows::EVENT)
 }
 
 fn read_events(
     connection: &Connection,
-    sql: &str,
+    condition: &str,
     values: impl Params,
     most: usize,
     wanted: impl Fn(&Event) -> bool,
 ) -> Result<Vec<Event>, StoreError> {
-    let mut statement = connection.prepare_cached(sql).map_err(failed)?;
+    let mut statement = connection.prepare_cached(&events_where(condition)).map_err(failed)?;
     let mut found = Vec::new();
     let mut rows = statement.query(values).map_err(failed)?;
     while found.len() < most {

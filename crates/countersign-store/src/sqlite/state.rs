@@ -18,6 +18,20 @@ use rusqlite::{Connection, OptionalExtension as _, Params, ToSql, params};
 
 use super::rows;
 
+// Reads that must find their rows by an index, however many there are; `plans.rs` checks that they do.
+pub(super) const BY_KEY: &str = "SELECT body FROM calls WHERE principal = ?1 \
+     AND chain = (SELECT id FROM chains WHERE name = ?2) AND run = ?3 AND key = ?4";
+pub(super) const DENIAL: &str = "SELECT body FROM calls WHERE principal = ?1 \
+     AND chain = (SELECT id FROM chains WHERE name = ?2) AND run = ?3 AND argument_digest = ?4 AND denied = 1 \
+     ORDER BY id DESC LIMIT 1";
+pub(super) const DOUBT: &str = "SELECT id FROM calls WHERE chain = (SELECT id FROM chains WHERE name = ?1) \
+     AND argument_digest = ?2 AND state = 'in_doubt' ORDER BY id LIMIT 1";
+pub(super) const GRANTS: &str = "SELECT body FROM grants WHERE target IN (?1, ?2) AND revoked = 0 AND principal = ?3 \
+     AND expires_at > ?4 AND (session IS NULL OR session = ?5) ORDER BY session IS NULL, id";
+pub(super) const MOVED: &str = "SELECT name, seq, head FROM chains \
+     WHERE id IN (SELECT chain FROM events WHERE id > ?1) AND signed < seq ORDER BY name";
+pub(super) const OF_HOLD: &str = "SELECT body FROM calls WHERE id = (SELECT call FROM holds WHERE id = ?1)";
+
 /// One transaction of the writer.
 pub(super) struct Batch<'c> {
     pub(super) connection: &'c Connection,
@@ -260,9 +274,7 @@ impl<'c> Batch<'c> {
     }
 
     fn heads_since(&mut self, event: i64) -> rusqlite::Result<Vec<(String, i64, Vec<u8>)>> {
-        const READ: &str = "SELECT name, seq, head FROM chains \
-             WHERE id IN (SELECT chain FROM events WHERE id > ?1) AND signed < seq ORDER BY name";
-        let mut statement = self.connection.prepare_cached(READ)?;
+        let mut statement = self.connection.prepare_cached(MOVED)?;
         let heads = statement.query_map([event], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         heads.collect()
     }
@@ -278,9 +290,7 @@ impl<'c> Batch<'c> {
         tool: &ToolId,
         arguments: &ArgumentDigest,
     ) -> rusqlite::Result<Vec<rusqlite::Result<String>>> {
-        const READ: &str = "SELECT body FROM grants WHERE target IN (?1, ?2) AND revoked = 0 AND principal = ?3 \
-             AND expires_at > ?4 AND (session IS NULL OR session = ?5) ORDER BY session IS NULL, id";
-        let mut statement = self.connection.prepare_cached(READ)?;
+        let mut statement = self.connection.prepare_cached(GRANTS)?;
         let (exact, wide) = (&arguments.as_bytes()[..], rows::tool_target(tool));
         let values = params![exact, wide, &*path.principal, self.now.0, path.session.as_deref()];
         let bodies = statement.query_map(values, |row| row.get(0))?;
@@ -299,34 +309,26 @@ impl State for Batch<'_> {
     }
 
     fn call_of_hold(&mut self, hold: HoldId) -> Result<Option<Arc<Call>>, StoreError> {
-        const READ: &str = "SELECT body FROM calls WHERE id = (SELECT call FROM holds WHERE id = ?1)";
-        let body = self.text(READ, [hold.as_bytes()])?;
+        let body = self.text(OF_HOLD, [hold.as_bytes()])?;
         body.map(|body| rows::call(&body, None)).transpose()
     }
 
     fn call_by_key(&mut self, path: &Path, key: &str) -> Result<Option<Arc<Call>>, StoreError> {
-        const READ: &str = "SELECT body FROM calls WHERE principal = ?1 \
-             AND chain = (SELECT id FROM chains WHERE name = ?2) AND run = ?3 AND key = ?4";
-        let body = self.text(READ, params![&*path.principal, &*path.chain().0, rows::run(path), key])?;
+        let body = self.text(BY_KEY, params![&*path.principal, &*path.chain().0, rows::run(path), key])?;
         body.map(|body| rows::call(&body, None)).transpose()
     }
 
     fn denial(&mut self, path: &Path, arguments: &ArgumentDigest) -> Result<Option<Refusal>, StoreError> {
-        const READ: &str = "SELECT body FROM calls WHERE principal = ?1 \
-             AND chain = (SELECT id FROM chains WHERE name = ?2) AND run = ?3 AND argument_digest = ?4 AND denied = 1 \
-             ORDER BY id DESC LIMIT 1";
         let place = params![&*path.principal, &*path.chain().0, rows::run(path), arguments.as_bytes()];
-        let Some(body) = self.text(READ, place)? else { return Ok(None) };
+        let Some(body) = self.text(DENIAL, place)? else { return Ok(None) };
         Ok(rows::call(&body, None)?.refusal.clone())
     }
 
     fn doubt(&mut self, path: &Path, arguments: &ArgumentDigest) -> Result<Option<CallId>, StoreError> {
-        const READ: &str = "SELECT id FROM calls WHERE chain = (SELECT id FROM chains WHERE name = ?1) \
-             AND argument_digest = ?2 AND state = 'in_doubt' ORDER BY id LIMIT 1";
         let connection = self.connection;
         let place = params![&*path.chain().0, arguments.as_bytes()];
         let read = connection
-            .prepare_cached(READ)
+            .prepare_cached(DOUBT)
             .and_then(|mut statement| statement.query_row(place, |row| row.get::<_, Vec<u8>>(0)).optional());
         let id = read.map_err(|error| self.sql(error))?;
         id.map(|bytes| rows::call_id(&bytes)).transpose()

@@ -44,8 +44,7 @@ async fn waiting_operations_share_one_commit() {
     let test = TestSqlite::new().await;
     let store = test.sqlite();
     let locked = lock(&test);
-    let running: Vec<_> =
-        (0..64).map(|n| ask(&store, proposal("rm", json!({ "n": n }), "s").op())).collect();
+    let running: Vec<_> = (0..64).map(|n| ask(&store, proposal("rm", json!({ "n": n }), "s").op())).collect();
     unlock(&locked);
     for one in running {
         assert_eq!(one.await.unwrap().call.unwrap().state, CallState::Pending);
