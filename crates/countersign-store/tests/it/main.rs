@@ -1,0 +1,3 @@
+//! Tests of the durable stores.
+
+mod sqlite;
