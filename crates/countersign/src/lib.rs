@@ -2,6 +2,7 @@
 
 pub mod apply;
 pub mod approver;
+pub mod audit;
 pub mod bell;
 pub mod call;
 pub mod digest;
