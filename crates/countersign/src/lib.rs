@@ -55,6 +55,7 @@
 
 pub mod apply;
 pub mod approver;
+pub mod audit;
 pub mod bell;
 pub mod call;
 pub mod config;
