@@ -2,6 +2,8 @@
 
 mod judge;
 mod memory;
+mod postgres;
+mod sqlite;
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +16,8 @@ pub(crate) fn figures() -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     figures.extend(judge::figures()?);
     figures.extend(memory::figures()?);
+    figures.extend(sqlite::figures()?);
+    figures.extend(postgres::figures()?);
     Ok(figures)
 }
 
