@@ -297,6 +297,7 @@ pub struct Lease {
 }
 
 /// How a run ended.
+// Tagged from outside, as answers are: an inner tag makes serde buffer the value, and exact JSON does not survive that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {

@@ -16,6 +16,8 @@ pub mod refusal;
 pub mod signer;
 pub mod store;
 mod sync;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod time;
 pub mod transition;
 pub mod verdict;

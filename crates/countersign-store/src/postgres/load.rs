@@ -145,7 +145,7 @@ async fn resolve(connection: &mut PgConnection, plan: &Plan) -> Result<Resolved,
     for row in sqlx::query(RESOLVE).bind(calls).bind(holds).fetch_all(connection).await? {
         let call: Key = row.try_get("call")?;
         if let Some(hold) = row.try_get::<Option<Key>, _>("hold")? {
-            resolved.holds.insert(hold.hold()?, call.call()?);
+            resolved.holds.insert(hold.hold(), call.call());
         }
         resolved.calls.push(call);
         resolved.chains.push(Chain(row.try_get::<&str, _>("chain")?.into()));
@@ -172,8 +172,7 @@ async fn lock(connection: &mut PgConnection, plan: &Plan) -> Result<(), Trouble>
 
 /// Names a chain's lock: FNV-1a, the same on every node. Two chains with one key only wait for each other.
 fn lock_key(chain: &Chain) -> i32 {
-    let hash =
-        chain.0.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let hash = chain.0.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     hash.cast_signed()
 }
 
@@ -271,7 +270,7 @@ async fn calls(
             // Only the operation that names a damaged call fails by it. A call that another is compared with must be
             // readable: an unreadable doubt is not no doubt.
             Err(StoreError::Damaged { why, .. }) if row.try_get("named")? => {
-                world.calls.insert(row.try_get::<Key, _>("id")?.call()?, Err(why));
+                world.calls.insert(row.try_get::<Key, _>("id")?.call(), Err(why));
             }
             Err(error) => return Err(error.into()),
         }

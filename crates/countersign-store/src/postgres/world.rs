@@ -288,7 +288,12 @@ impl State for World {
     }
 
     fn put_grant(&mut self, grant: &Grant) -> Result<(), StoreError> {
-        let stored = self.grants.insert(grant.id, grant.clone()).map(|stored| stored.version);
+        // A change goes over exactly the version before it, and a new grant over nothing: no save undoes a revoke.
+        let stored = self.grants.get(&grant.id).map(|stored| stored.version);
+        if stored != grant.version.checked_sub(1) {
+            return Err(StoreError::Failed(format!("{} changed meanwhile", grant.id)));
+        }
+        self.grants.insert(grant.id, grant.clone());
         self.changed.grants.entry(grant.id).or_insert(stored);
         Ok(())
     }

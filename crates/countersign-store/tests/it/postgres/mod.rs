@@ -1,5 +1,6 @@
 //! PostgreSQL: a fresh database for each test, and as many nodes on it as the test wants.
 
+mod contract;
 mod faults;
 mod nodes;
 mod one;
@@ -43,6 +44,8 @@ impl Bench {
     fn options(&self) -> PostgresOptions {
         PostgresOptions {
             readers: 4,
+            // Other tests make and drop databases on the same server, and those are long transactions.
+            settle_within: PATIENCE,
             allow_unsafe_durability: true,
             clock_offset: Arc::clone(&self.offset),
             ..PostgresOptions::default()

@@ -53,8 +53,7 @@ async fn a_call_goes_its_whole_way() {
     assert_eq!(store.events(Default::default(), of_call).await.unwrap(), events);
     let names: Vec<_> = events.iter().map(|event| event.name).collect();
     use EventName::{CallClaimed, CallSubmitted, CallSucceeded, HoldDecided, HoldOpened};
-    let expected =
-        [CallSubmitted, HoldOpened, HoldDecided, CallClaimed, HoldOpened, HoldDecided, CallSucceeded];
+    let expected = [CallSubmitted, HoldOpened, HoldDecided, CallClaimed, HoldOpened, HoldDecided, CallSucceeded];
     assert_eq!(names, expected);
 }
 
@@ -169,9 +168,32 @@ async fn the_limit_of_a_session_is_exact() {
     let answers = futures::future::join_all((0..40).map(submit)).await;
     let states = answers.into_iter().map(|answer| answer.unwrap().call.unwrap().state);
     assert_eq!(states.filter(|state| *state == CallState::Pending).count(), 5);
-    let mut capped = proposal("s2");
-    capped.limits.pending_total = 5;
-    assert_eq!(capped.submit(&nodes[0]).await.state, CallState::Denied, "five wait already, in all");
+}
+
+/// B101: all sessions together have a limit too; a node's own calls count at once, other nodes' after a second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_sessions_together_have_a_limit() {
+    let bench = Bench::new();
+    let store = bench.node().await;
+    let submit = async |index: usize| {
+        let mut new = proposal(&format!("s{index}"));
+        new.limits.pending_total = 3;
+        new.submit(&store).await
+    };
+    let mut states = Vec::new();
+    let mut calls = Vec::new();
+    for index in 0..5 {
+        calls.push(submit(index).await);
+        states.push(calls[index].state);
+    }
+    use CallState::{Denied, Pending};
+    assert_eq!(states, [Pending, Pending, Pending, Denied, Denied]);
+    store.run(decide(&calls[0], "ann", Answer::approve())).await.unwrap();
+    is_pending(&*submit(5).await);
+    let fresh = bench.node().await;
+    let mut capped = proposal("s6");
+    capped.limits.pending_total = 3;
+    assert_eq!(capped.submit(&fresh).await.state, Denied, "a new node counts before it judges");
 }
 
 /// I16: pages of open holds come in order of submission, by session, principal, state and arguments.
