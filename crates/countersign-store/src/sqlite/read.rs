@@ -198,7 +198,10 @@ pub(super) fn halted(connection: &Connection, path: &Path) -> Result<bool, Store
     Ok(false)
 }
 
-pub(super) fn policy(connection: &Connection) -> Result<Option<(Arc<str>, Arc<str>)>, StoreError> {
+/// A policy's version and source.
+type Policy = (Arc<str>, Arc<str>);
+
+pub(super) fn policy(connection: &Connection) -> Result<Option<Policy>, StoreError> {
     const READ: &str = "SELECT version, source FROM policies WHERE version = (SELECT policy FROM meta)";
     let mut statement = connection.prepare_cached(READ).map_err(failed)?;
     let read = statement.query_row([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)));

@@ -5,11 +5,12 @@ use std::time::Duration;
 use countersign::call::Chain;
 use countersign::event::{Cursor, EventName};
 use countersign::store::{EventFilter, Store};
+use countersign::testing::submit;
 use countersign_store::{PostgresOptions, PostgresStore};
 use futures::future::join_all;
 use sqlx::Connection;
 
-use super::{Bench, all_events, check_chains, note, proposal};
+use super::{Bench, all_events, check_chains, deploy, note};
 
 /// A transaction that took its numbers early and commits late is waited for, not skipped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -61,10 +62,8 @@ async fn the_tail_keeps_the_order_of_every_chain() {
 async fn a_session_tail_has_only_its_own() {
     let bench = Bench::new();
     let store = bench.node().await;
-    let mut elsewhere = proposal("s1");
-    elsewhere.path.principal = "other".into();
-    let (one, two) = (proposal("s1").submit(&store).await, elsewhere.submit(&store).await);
-    proposal("s2").submit(&store).await;
+    let (one, two) = (submit(&store, deploy("s1")).await, submit(&store, deploy("s1").principal("other")).await);
+    submit(&store, deploy("s2")).await;
     let session = EventFilter { session: Some("s1".into()), ..EventFilter::default() };
     let events = store.events(Cursor::default(), session.clone()).await.unwrap();
     let calls: Vec<_> = events.iter().map(|event| event.call.unwrap()).collect();

@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 
 use countersign::call::CallState;
+use countersign::event::{Cursor, Head, hash};
 use countersign::hold::{Answer, Who};
 use countersign::id::CallId;
-use countersign::store::{Applied, Expect, Failure, Op, Store, StoreError};
+use countersign::store::{Applied, EventFilter, Expect, Failure, Op, Store, StoreError};
 use countersign::testing::{ManualClock, TestStore as _, decide, grant_for, proposal, submit};
 use countersign::time::{Clock, Time};
+use countersign::transition::Asking;
 use countersign_store::SqliteStore;
 use rusqlite::Connection;
 use serde_json::json;
@@ -108,6 +110,54 @@ async fn a_damaged_call_harms_no_other() {
     assert_eq!(after.await.unwrap().call.unwrap().state, CallState::Approved);
     assert!(matches!(store.call(damaged.id).await, Err(StoreError::Damaged { what: "call", .. })));
     assert_eq!(store.call(sound.id).await.unwrap().unwrap().state, CallState::Approved);
+}
+
+/// I6: an operation that fails half-way takes back its own writes, and no other's in the same transaction.
+#[tokio::test]
+async fn a_fault_half_way_takes_back_its_own_writes_only() {
+    let test = TestSqlite::new().await;
+    let store = test.sqlite();
+    let taken = submit(&*store, proposal("rm", json!({"n": 1}), "s")).await;
+    let allowed = proposal("ls", json!({}), "s").effect(countersign::Effect::Allow);
+    let running = submit(&*store, allowed.claim(countersign::testing::claimant("w"))).await;
+    let (hint, payload, unattended) = (None, None, None);
+    let asking = Asking { hold: taken.holds[0].id, fence: 1, hint, payload, unattended, most: 9 };
+    let locked = lock(&test);
+    let before = ask(&store, proposal("rm", json!({"n": 2}), "s").op());
+    let faulty = ask(&store, Op::Ask { call: running.id, asking: Box::new(asking) });
+    let after = ask(&store, decide(&taken, "ann", Answer::approve()));
+    unlock(&locked);
+    before.await.unwrap();
+    assert!(matches!(faulty.await, Err(Failure::Store(StoreError::Failed(_)))));
+    after.await.unwrap();
+    let events = store.events(Cursor::default(), EventFilter::default()).await.unwrap();
+    let mut head = Head::default();
+    for event in &events {
+        assert_eq!((event.seq, event.hash), (head.seq + 1, hash(&head.hash, &event.body)));
+        head = Head { seq: event.seq, hash: event.hash };
+    }
+    assert_eq!(events.len(), 8);
+    assert_eq!(store.call(running.id).await.unwrap(), Some(running));
+}
+
+/// I3: a row that is not the one that was read is never written over.
+#[tokio::test]
+async fn a_row_that_changed_is_not_written_over() {
+    let test = TestSqlite::new().await;
+    let store = test.store();
+    let call = submit(&*store, proposal("rm", json!({}), "s")).await;
+    test.raw().execute("UPDATE calls SET version = version + 1", []).unwrap();
+    let decided = store.run(decide(&call, "ann", Answer::approve())).await;
+    assert!(matches!(decided, Err(Failure::Store(StoreError::Failed(_)))));
+    assert_eq!(store.call(call.id).await.unwrap(), Some(call));
+}
+
+/// B136: events are added and never taken away.
+#[tokio::test]
+async fn events_are_never_deleted() {
+    let test = TestSqlite::new().await;
+    submit(&*test.store(), proposal("rm", json!({}), "s")).await;
+    assert!(test.raw().execute("DELETE FROM events", []).is_err());
 }
 
 /// B68: a malformed grant grants nothing, and says so wherever it is looked at.
