@@ -18,6 +18,7 @@ use std::sync::Arc;
 use countersign::memory::MemoryStore;
 use countersign::store::Store;
 
+pub use postgres::{PostgresOptions, PostgresStore};
 pub use sqlite::SqliteStore;
 
 /// Why a store could not be opened. Nothing was changed.
@@ -70,7 +71,7 @@ pub enum ConnectError {
         /// The newest schema known here.
         known: i64,
     },
-    /// PostgreSQL could not be used.
+    /// PostgreSQL cannot be reached, or is not one to rely on.
     #[error(transparent)]
     Postgres(#[from] postgres::ConnectError),
 }
@@ -84,8 +85,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>, ConnectError> {
         return Ok(Arc::new(SqliteStore::open(path).await?));
     }
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-        let store = postgres::PostgresStore::connect(url, postgres::PostgresOptions::default()).await?;
-        return Ok(Arc::new(store));
+        return Ok(Arc::new(PostgresStore::connect(url, PostgresOptions::default()).await?));
     }
     Err(ConnectError::Address(url.to_owned()))
 }

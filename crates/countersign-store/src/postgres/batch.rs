@@ -65,6 +65,10 @@ impl From<sqlx::Error> for Trouble {
                 Trouble::Lost(text)
             }
             sqlx::Error::Database(database) => match database.code().as_deref() {
+                // An id that is taken stays taken.
+                Some("23505") if matches!(database.constraint(), Some("calls_pkey" | "holds_pkey" | "grants_pkey")) => {
+                    Trouble::Spoilt(StoreError::Failed(text))
+                }
                 // Serialization, deadlock, a lock that took too long, a row that another node wrote first.
                 Some("40001" | "40P01" | "55P03" | "23505") => Trouble::Again(text),
                 // Shut down, restarted or cut off.
@@ -229,6 +233,9 @@ impl Node {
         self.waiting.total.fetch_add(changed.pending, Ordering::Relaxed);
         if changed.all {
             return self.bell.ring_all();
+        }
+        if changed.rung.is_empty() && !changed.events.is_empty() {
+            return self.bell.ring_any();
         }
         changed.rung.iter().for_each(|call| self.bell.ring(*call));
     }

@@ -44,6 +44,10 @@ pub struct PostgresOptions {
     pub readers: u32,
     /// How long to wait for a connection before saying that the store failed.
     pub connect_within: Duration,
+    /// How long reading events over all chains waits for transactions in flight, before it answers with those events
+    /// that no open transaction can still come before. A transaction that stays open for longer, anywhere on the
+    /// server, holds later events back for as long; it never makes one be skipped.
+    pub settle_within: Duration,
     /// Accepts a server that may lose what it acknowledged. For tests only.
     pub allow_unsafe_durability: bool,
     /// Microseconds added to the database's clock wherever it is read. For tests only.
@@ -55,6 +59,7 @@ impl Default for PostgresOptions {
         PostgresOptions {
             readers: 8,
             connect_within: Duration::from_secs(10),
+            settle_within: Duration::from_secs(2),
             allow_unsafe_durability: false,
             clock_offset: Arc::default(),
         }
@@ -111,6 +116,7 @@ struct Node {
     writers: PgPool,
     readers: PgPool,
     bell: Bell<CallId>,
+    settle_within: Duration,
     clock_offset: Arc<AtomicI64>,
     waiting: batch::Waiting,
     reading: listen::Reading,
@@ -150,6 +156,7 @@ impl PostgresStore {
             writers,
             readers,
             bell: Bell::default(),
+            settle_within: options.settle_within,
             clock_offset: options.clock_offset,
             waiting: batch::Waiting::default(),
             reading: listen::Reading::default(),
@@ -251,7 +258,7 @@ impl Store for PostgresStore {
     }
 
     async fn events(&self, after: Cursor, filter: EventFilter) -> Result<Vec<Event>, StoreError> {
-        read::events(&self.node.readers, after, &filter).await
+        read::events(&self.node.readers, after, &filter, self.node.settle_within).await
     }
 
     async fn halted(&self, path: &Path) -> Result<bool, StoreError> {
