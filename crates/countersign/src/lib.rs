@@ -4,6 +4,7 @@ pub mod apply;
 pub mod approver;
 pub mod bell;
 pub mod call;
+pub mod config;
 pub mod digest;
 pub mod event;
 pub mod gate;

@@ -1,19 +1,18 @@
 //! Puts a policy together from the sections of a file that speak about it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
 use super::error::{At, PolicyErrors, Problems, nearest};
-use super::pattern::{Glob, Pattern, Subject};
 use super::read::{self, AGENT_POLICY_KEYS, Draft, POLICY_KEYS, names};
-use super::rule::{Exceptions, Layer, Otherwise, Rule};
+use super::rule::{Layer, Otherwise, Rule};
+use super::translate::{SAIKI_TIMEOUT, join_permissions, join_servers, join_tool_confirmation, milliseconds};
 use super::yaml::{self, Key, Node, Tree};
 use super::{Inner, Policy, presets};
 use crate::limits;
-use crate::verdict::{Because, Effect, Life, Risk, Terms};
+use crate::verdict::{Effect, Life, Terms};
 
 /// Keys of a whole file.
 pub(crate) const FILE_KEYS: [&str; 12] = [
@@ -130,7 +129,7 @@ pub(crate) fn finish<T>(built: Option<T>, mut problems: Problems<'_>) -> Result<
 pub(crate) fn build(sections: Sections<'_>, source: Option<&str>, problems: &mut Problems<'_>) -> Option<Policy> {
     let canonical = sections.canonical();
     let mut draft = match sections.policy {
-        Some(policy) => read::section(policy, &POLICY_KEYS, Life::For(limits::HOLD_LIFE), problems),
+        Some(policy) => read::section(policy, &POLICY_KEYS, default_life(&sections), problems),
         None => Draft::default(),
     };
     let preset = join_preset(&mut draft, problems);
@@ -149,7 +148,10 @@ pub(crate) fn build(sections: Sections<'_>, source: Option<&str>, problems: &mut
     if rules > limits::POLICY_RULES {
         problems.add(At::default(), format!("more than {} rules", limits::POLICY_RULES));
     }
+    let mut reads = top.reads();
+    agents.values().for_each(|layer| reads.join(&layer.reads()));
     let inner = Inner {
+        reads,
         top,
         agents,
         unattended: draft.unattended,
@@ -159,6 +161,27 @@ pub(crate) fn build(sections: Sections<'_>, source: Option<&str>, problems: &mut
         source: Some(source.map_or(canonical, str::to_owned)),
     };
     Some(Policy { inner: Arc::new(inner), code: None, groups: Arc::new(groups) })
+}
+
+/// How long holds wait where neither the rule nor the policy says so: as the preset or `toolConfirmation` says.
+fn default_life(sections: &Sections<'_>) -> Life {
+    let find = |node: Option<&Node>, name: &str| match node.map(|node| &node.value) {
+        Some(Tree::Map(entries)) => {
+            entries.iter().find(|(key, _)| key.text == name).map(|(_, node)| node.value.clone())
+        }
+        _ => None,
+    };
+    let usual = Life::For(limits::HOLD_LIFE);
+    let preset = match find(sections.policy, "preset") {
+        Some(Tree::Text(name)) => presets::draft(&name, usual).and_then(|preset| preset.life),
+        _ => None,
+    };
+    match (preset, sections.tool_confirmation, find(sections.tool_confirmation, "timeout")) {
+        (Some((life, _)), ..) => life,
+        (None, Some(_), Some(Tree::Int(length))) => milliseconds(u64::try_from(length).unwrap_or(u64::MAX)),
+        (None, Some(_), _) => milliseconds(SAIKI_TIMEOUT),
+        (None, None, _) => usual,
+    }
 }
 
 /// A digest of what is said, and of the preset it builds on.
@@ -213,155 +236,6 @@ fn join_preset(draft: &mut Draft, problems: &mut Problems<'_>) -> Option<&'stati
     preset.rules.append(&mut draft.rules);
     draft.rules = preset.rules;
     presets::text(&name)
-}
-
-/// Seed words of another system: mode, time-out and storage of approvals.
-pub(crate) const TOOL_CONFIRMATION_KEYS: [&str; 3] = ["mode", "timeout", "allowedToolsStorage"];
-
-fn join_tool_confirmation(draft: &mut Draft, node: Option<&Node>, problems: &mut Problems<'_>) {
-    let Some(node) = node else { return };
-    let fields = node.fields("`toolConfirmation`", &TOOL_CONFIRMATION_KEYS, problems);
-    let modes = [("event-based", Effect::Ask), ("auto-approve", Effect::Allow), ("auto-deny", Effect::Deny)];
-    if let Some(mode) = fields.get("mode")
-        && let Some(effect) = mode.word("`mode`", &modes, problems)
-    {
-        if draft.otherwise.is_some_and(|(otherwise, _)| otherwise != Otherwise::Does(effect)) {
-            problems.add_with_help(mode.at, "`mode` contradicts the policy's `otherwise`", "leave one of the two out");
-        }
-        draft.otherwise = Some((Otherwise::Does(effect), mode.at));
-        if effect == Effect::Deny {
-            let all = Pattern { text: "*".to_owned(), subject: Subject::Bare(Glob::All) };
-            draft.rules.push(written("toolConfirmation.mode".to_owned(), effect, vec![all], draft.life, mode.at));
-        }
-    }
-    let stated = fields.get("timeout");
-    let timeout = match stated {
-        Some(timeout) => timeout.whole::<u64>("`timeout`", problems).filter(|length| *length > 0),
-        None => Some(30_000),
-    };
-    let life = timeout.map(|length| Life::For(Duration::from_millis(length).min(limits::LONGEST_LIFE)));
-    let at = stated.map_or(node.at, |timeout| timeout.at);
-    if life.is_none() {
-        problems.add(at, "`timeout` must be a number of milliseconds");
-    }
-    if stated.is_some() && draft.life.is_some_and(|(own, _)| Some(own) != life) {
-        problems.add_with_help(at, "`timeout` contradicts `expires_after`", "leave one of the two out");
-    }
-    if draft.life.is_none() {
-        draft.life = life.map(|life| (life, at));
-        shorten(&mut draft.rules, draft.life);
-    }
-    if let Some(storage) = fields.get("allowedToolsStorage") {
-        storage.word("`allowedToolsStorage`", &[("storage", ()), ("memory", ())], problems);
-    }
-}
-
-/// Gives rules that do not say how long they wait the life that was found after they were read.
-fn shorten(rules: &mut [Rule], life: Option<(Life, At)>) {
-    let Some((life, _)) = life else { return };
-    for rule in rules {
-        if rule.terms.life == Life::For(limits::HOLD_LIFE) {
-            Arc::make_mut(&mut rule.terms).life = life;
-        }
-    }
-}
-
-/// `permission:` of a tool, as a rule.
-fn join_permissions(draft: &mut Draft, tools: Option<&Node>, problems: &mut Problems<'_>) {
-    let Some(Tree::List(tools)) = tools.map(|tools| &tools.value) else { return };
-    let words = [("auto_allow", Effect::Allow), ("always_ask", Effect::Ask), ("auto_deny", Effect::Deny)];
-    for tool in tools {
-        let Tree::Map(entries) = &tool.value else { continue };
-        let find = |name: &str| entries.iter().find(|(key, _)| key.text == name).map(|(_, node)| node);
-        let (Some(name), Some(permission)) = (find("name"), find("permission")) else { continue };
-        let Some(effect) = permission.word("`permission`", &words, problems) else { continue };
-        let Some(text) = name.text("`name`", problems) else { continue };
-        if let Some(pattern) = literal(text, name.at, problems) {
-            let id = format!("tools.{text}.permission");
-            draft.rules.push(written(id, effect, vec![pattern], draft.life, permission.at));
-        }
-    }
-}
-
-/// `confirm:` of MCP servers, as rules. Returns the servers whose claims may loosen.
-fn join_servers(draft: &mut Draft, servers: Option<&Node>, problems: &mut Problems<'_>) -> HashSet<Arc<str>> {
-    let mut trusted = HashSet::new();
-    let Some(Tree::Map(servers)) = servers.map(|servers| &servers.value) else { return trusted };
-    for (server, node) in servers {
-        let Tree::Map(entries) = &node.value else { continue };
-        let find = |name: &str| entries.iter().find(|(key, _)| key.text == name).map(|(_, node)| node);
-        if let Some(trust) = find("trust_hints")
-            && trust.boolean("`trust_hints`", problems) == Some(true)
-        {
-            trusted.insert(server.text.as_str().into());
-        }
-        if let Some(confirm) = find("confirm") {
-            join_confirm(draft, server, confirm, problems);
-        }
-    }
-    trusted
-}
-
-fn join_confirm(draft: &mut Draft, server: &Key, confirm: &Node, problems: &mut Problems<'_>) {
-    let Ok(Glob::Literal(name)) = Glob::parse(&server.text) else {
-        problems.add(server.at, format!("`{}` cannot be the name of a server", server.text));
-        return;
-    };
-    let on = |tool: Glob, text: &str| Pattern {
-        text: format!("{name}/{text}"),
-        subject: Subject::On { server: Glob::Literal(name.clone()), name: tool },
-    };
-    let patterns = match &confirm.value {
-        Tree::Text(word) if word == "none" => Vec::new(),
-        Tree::Text(word) if word == "all" => vec![on(Glob::All, "*")],
-        Tree::List(tools) => {
-            let mut patterns = Vec::new();
-            for tool in tools {
-                let Some(text) = tool.text("a tool", problems) else { continue };
-                match Glob::parse(text) {
-                    Ok(glob) => patterns.push(on(glob, text)),
-                    Err(error) => problems.add(tool.at, format!("pattern `{text}` {error}")),
-                }
-            }
-            patterns
-        }
-        _ => {
-            problems.add(confirm.at, "`confirm` is `none`, `all` or a list of tools");
-            Vec::new()
-        }
-    };
-    if !patterns.is_empty() {
-        let id = format!("mcp_servers.{name}.confirm");
-        draft.rules.push(written(id, Effect::Ask, patterns, draft.life, confirm.at));
-    }
-}
-
-/// A name that is no glob.
-fn literal(name: &str, at: At, problems: &mut Problems<'_>) -> Option<Pattern> {
-    match Pattern::parse(name) {
-        Ok(pattern) if matches!(pattern.subject, Subject::Bare(Glob::Literal(_))) => Some(pattern),
-        Ok(_) | Err(_) => {
-            problems.add(at, format!("`{name}` cannot be the name of a tool"));
-            None
-        }
-    }
-}
-
-/// A rule that another section of the file stands for.
-fn written(id: String, effect: Effect, patterns: Vec<Pattern>, life: Option<(Life, At)>, at: At) -> Rule {
-    let life = life.map_or(Life::For(limits::HOLD_LIFE), |(life, _)| life);
-    Rule {
-        because: Because { rule: id.into(), effect, reason: None },
-        patterns,
-        when: None,
-        except: Exceptions::default(),
-        terms: Arc::new(Terms { life, ..Terms::default() }),
-        requester: None,
-        risk: Risk::Low,
-        hide: false,
-        inside_own: false,
-        at,
-    }
 }
 
 fn groups(approvers: Option<&Node>, problems: &mut Problems<'_>) -> BTreeMap<Arc<str>, Vec<Arc<str>>> {

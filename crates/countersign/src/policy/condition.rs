@@ -1,64 +1,18 @@
 //! Conditions: CEL expressions over the facts of a call, compiled once and bounded in every way.
 
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
-use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};
+use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 use cel::common::types::{CelBool, CelInt};
 use cel::{Context, Env, ExecutionError, ParseErrors, Value};
 use regex::{Regex, RegexBuilder};
 
-use super::error::nearest;
+use super::check::{Check, Reads};
 use super::guard;
 use super::scope::{Scope, Sizes};
+use super::steps::steps;
 use crate::limits;
-
-/// What a condition may look at.
-pub(crate) const VARIABLES: [&str; 8] =
-    ["arguments", "tool", "server", "session", "thread", "agent", "annotations", "now"];
-
-/// Names of types, for `type(x) == int`.
-const TYPES: [&str; 10] = ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
-
-/// What a condition may call, besides operators and macros.
-const FUNCTIONS: [&str; 35] = [
-    "size",
-    "contains",
-    "startsWith",
-    "endsWith",
-    "matches",
-    "int",
-    "uint",
-    "double",
-    "string",
-    "bool",
-    "bytes",
-    "type",
-    "dyn",
-    "duration",
-    "timestamp",
-    "getFullYear",
-    "getMonth",
-    "getDayOfYear",
-    "getDayOfMonth",
-    "getDate",
-    "getDayOfWeek",
-    "getHours",
-    "getMinutes",
-    "getSeconds",
-    "getMilliseconds",
-    "hasValue",
-    "value",
-    "or",
-    "orValue",
-    "of",
-    "none",
-    "ofNonZeroValue",
-    "optMap",
-    "optFlatMap",
-    "has",
-];
 
 /// The function that stands for `matches` once its pattern is compiled.
 const MATCHES: &str = "matches_compiled";
@@ -72,7 +26,8 @@ pub(crate) fn environment() -> &'static Env {
 
 /// A compiled condition.
 pub(crate) struct Condition {
-    pub(crate) text: String,
+    /// Which arguments it looks at.
+    pub(crate) reads: Reads,
     pub(crate) reads_annotations: bool,
     reads_nothing: bool,
     expression: IdedExpr,
@@ -82,7 +37,7 @@ pub(crate) struct Condition {
 
 impl std::fmt::Debug for Condition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Condition").field(&self.text).finish()
+        f.debug_tuple("Condition").field(&self.expression).finish()
     }
 }
 
@@ -132,7 +87,7 @@ impl Condition {
             root.add_function(MATCHES, matches).map_err(|error| ConditionError::from(error.to_string()))?;
         }
         Ok(Condition {
-            text: text.to_owned(),
+            reads: check.reads,
             reads_annotations: check.reads_annotations,
             reads_nothing: !check.reads_facts,
             expression,
@@ -180,104 +135,6 @@ fn syntax(errors: ParseErrors) -> ConditionError {
     let at = number(first.pos.0).zip(number(first.pos.1));
     let line = first.msg.lines().next().unwrap_or_default();
     ConditionError { message: format!("condition is not CEL: {line}"), help: None, at }
-}
-
-/// Walks an expression once, refusing what is too deep or unknown.
-#[derive(Default)]
-struct Check {
-    loops: bool,
-    reads_annotations: bool,
-    reads_facts: bool,
-    bound: HashMap<String, usize>,
-}
-
-impl Check {
-    fn expression(&mut self, expression: &IdedExpr, depth: usize, loops: usize) -> Result<(), ConditionError> {
-        if depth > limits::CONDITION_DEPTH {
-            return Err(format!("condition nests deeper than {} levels", limits::CONDITION_DEPTH).into());
-        }
-        let inner = depth + 1;
-        match &expression.expr {
-            Expr::Unspecified => Err("condition is incomplete".to_owned().into()),
-            Expr::Literal(_) => Ok(()),
-            Expr::Ident(name) => self.name(name),
-            Expr::Select(select) => self.expression(&select.operand, inner, loops),
-            Expr::List(list) => list.elements.iter().try_for_each(|element| self.expression(element, inner, loops)),
-            Expr::Map(map) => map.entries.iter().try_for_each(|entry| match &entry.expr {
-                EntryExpr::StructField(field) => self.expression(&field.value, inner, loops),
-                EntryExpr::MapEntry(entry) => {
-                    self.expression(&entry.key, inner, loops)?;
-                    self.expression(&entry.value, inner, loops)
-                }
-            }),
-            Expr::Struct(_) => Err("condition builds a message; there are none here".to_owned().into()),
-            Expr::Call(call) => self.call(call, inner, loops),
-            Expr::Comprehension(comprehension) => self.comprehension(comprehension, inner, loops),
-        }
-    }
-
-    fn name(&mut self, name: &str) -> Result<(), ConditionError> {
-        if self.bound.get(name).is_some_and(|count| *count > 0) || TYPES.contains(&name) {
-            return Ok(());
-        }
-        if VARIABLES.contains(&name) {
-            self.reads_facts = true;
-            self.reads_annotations |= name == "annotations";
-            return Ok(());
-        }
-        Err(unknown("variable", name, &VARIABLES))
-    }
-
-    fn call(&mut self, call: &CallExpr, inner: usize, loops: usize) -> Result<(), ConditionError> {
-        let name = call.func_name.as_str();
-        let is_operator = name.starts_with(['_', '!', '-', '@']);
-        if !is_operator && !FUNCTIONS.contains(&name) {
-            return Err(unknown("function", name, &FUNCTIONS));
-        }
-        if let Some(target) = &call.target {
-            // `optional.of(x)` is one name, not a call on a variable.
-            let namespace = matches!(&target.expr, Expr::Ident(name) if name == "optional");
-            if !namespace {
-                self.expression(target, inner, loops)?;
-            }
-        }
-        call.args.iter().try_for_each(|argument| self.expression(argument, inner, loops))
-    }
-
-    fn comprehension(&mut self, it: &ComprehensionExpr, inner: usize, loops: usize) -> Result<(), ConditionError> {
-        self.expression(&it.iter_range, inner, loops)?;
-        self.expression(&it.accu_init, inner, loops)?;
-        let body = if never_loops(it) { loops } else { loops + 1 };
-        self.loops |= body > loops;
-        if body > limits::CONDITION_COMPREHENSIONS {
-            let most = limits::CONDITION_COMPREHENSIONS;
-            return Err(format!("condition has more than {most} loops inside one another").into());
-        }
-        let names = [Some(&it.iter_var), it.iter_var2.as_ref(), Some(&it.accu_var)];
-        for name in names.into_iter().flatten() {
-            *self.bound.entry(name.clone()).or_default() += 1;
-        }
-        let checked = [&it.loop_cond, &it.loop_step, &it.result]
-            .into_iter()
-            .try_for_each(|part| self.expression(part, inner, body));
-        for name in names.into_iter().flatten() {
-            *self.bound.entry(name.clone()).or_default() -= 1;
-        }
-        checked
-    }
-}
-
-/// `optMap` and the like bind a name by a loop over nothing.
-fn never_loops(comprehension: &ComprehensionExpr) -> bool {
-    matches!(&comprehension.iter_range.expr, Expr::List(list) if list.elements.is_empty())
-}
-
-fn unknown(what: &str, name: &str, known: &[&'static str]) -> ConditionError {
-    let help = match nearest(name, known.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("known: {}", known.join(", ")),
-    };
-    ConditionError { message: format!("condition uses unknown {what} `{name}`"), help: Some(help), at: None }
 }
 
 /// Compiles every `matches` pattern once. Only literals may be patterns, so nobody but the author writes one.
@@ -331,61 +188,4 @@ fn compile_regex(call: &mut CallExpr, regexes: &mut Vec<Regex>) -> Result<(), Co
 
 fn last_line(message: &str) -> &str {
     message.lines().last().unwrap_or(message).trim_start_matches("error: ")
-}
-
-/// How many times the bodies of the expression's loops can run, given the longest list and text they may meet.
-///
-/// What is linear in its operands counts for more than one: membership by the length of the list, functions of text by
-/// the kibibyte.
-fn steps(expression: &IdedExpr, sizes: Sizes) -> usize {
-    let sum = |parts: &mut dyn Iterator<Item = &IdedExpr>| {
-        parts.fold(0usize, |total, part| total.saturating_add(steps(part, sizes)))
-    };
-    match &expression.expr {
-        Expr::Unspecified | Expr::Literal(_) | Expr::Ident(_) => 0,
-        Expr::Select(select) => steps(&select.operand, sizes),
-        Expr::List(list) => sum(&mut list.elements.iter()),
-        Expr::Map(map) => map.entries.iter().fold(0usize, |total, entry| match &entry.expr {
-            EntryExpr::StructField(field) => total.saturating_add(steps(&field.value, sizes)),
-            EntryExpr::MapEntry(entry) => {
-                total.saturating_add(steps(&entry.key, sizes)).saturating_add(steps(&entry.value, sizes))
-            }
-        }),
-        Expr::Struct(_) => 0,
-        Expr::Call(call) => {
-            let operands = sum(&mut call.target.iter().map(|target| &**target).chain(&call.args));
-            operands.saturating_add(weight(call, sizes))
-        }
-        Expr::Comprehension(it) => {
-            let body = sum(&mut [&it.loop_cond, &it.loop_step].into_iter()).max(1);
-            let looped = body.saturating_mul(length(&it.iter_range, sizes));
-            sum(&mut [&it.iter_range, &it.accu_init, &it.result].into_iter()).saturating_add(looped)
-        }
-    }
-}
-
-fn weight(call: &CallExpr, sizes: Sizes) -> usize {
-    let texts = sizes.text / 1024;
-    match call.func_name.as_str() {
-        operators::IN => call.args.last().map_or(0, |list| length(list, sizes)).saturating_add(texts),
-        // Appending to what a loop collects is done in place.
-        operators::ADD if call.args.iter().any(|side| matches!(side.expr, Expr::List(_))) => texts,
-        operators::ADD => texts.saturating_add(sizes.list / 64),
-        operators::EQUALS | operators::NOT_EQUALS => texts.saturating_add(sizes.list / 64),
-        name if name.starts_with(['_', '!', '-', '@']) => 0,
-        _ => texts,
-    }
-}
-
-/// How long the list or mapping can be that an expression gives.
-fn length(expression: &IdedExpr, sizes: Sizes) -> usize {
-    match &expression.expr {
-        Expr::List(list) => list.elements.len(),
-        Expr::Map(map) => map.entries.len(),
-        Expr::Comprehension(it) if !never_loops(it) => length(&it.iter_range, sizes),
-        Expr::Call(call) if call.func_name == operators::ADD => {
-            call.args.iter().fold(0usize, |total, side| total.saturating_add(length(side, sizes)))
-        }
-        _ => sizes.list,
-    }
 }

@@ -17,7 +17,7 @@ const CODE: &str = "code";
 
 /// Judges one call.
 pub(crate) fn judge(policy: &Policy, facts: &Facts) -> Verdict {
-    let values = Values::new(facts);
+    let values = Values::read_by(facts, &policy.inner.reads);
     let trusted = policy.claims_of(facts.tool.server.as_deref());
     let mut words = Words::default();
     let top = policy.inner.top.matching(&values, trusted);

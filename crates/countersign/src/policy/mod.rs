@@ -29,6 +29,7 @@
 //! ```
 
 mod build;
+mod check;
 mod condition;
 mod error;
 mod examples;
@@ -41,6 +42,8 @@ mod presets;
 mod read;
 mod rule;
 mod scope;
+mod steps;
+mod translate;
 pub(crate) mod yaml;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -48,10 +51,10 @@ use std::fmt;
 use std::sync::Arc;
 
 pub(crate) use build::{FILE_KEYS, Sections, build, finish};
-pub(crate) use error::{At, Problems};
+use check::Reads;
+pub(crate) use error::Problems;
 pub use error::{PolicyError, PolicyErrors};
 pub use lint::{Lint, LintKind};
-pub(crate) use pattern::Glob;
 pub(crate) use read::duration;
 use rule::Layer;
 use scope::Claims;
@@ -107,6 +110,8 @@ pub struct Policy {
 
 /// What was read from the text.
 struct Inner {
+    /// Which arguments any condition looks at.
+    reads: Reads,
     top: Layer,
     agents: HashMap<Arc<str>, Layer>,
     unattended: Option<Unattended>,
@@ -278,3 +283,7 @@ fn plausible(what: &str, name: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_conditions;
+#[cfg(test)]
+mod tests_loading;

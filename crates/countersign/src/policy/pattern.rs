@@ -11,7 +11,6 @@ use crate::limits;
 /// to an agent, `toolset:NAME` or `skill:NAME` every tool that came with it.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
-    pub(crate) text: String,
     pub(crate) subject: Subject,
 }
 
@@ -109,7 +108,7 @@ impl Pattern {
         } else {
             Subject::Bare(Glob::parse(text).map_err(fail)?)
         };
-        Ok(Pattern { text: text.to_owned(), subject })
+        Ok(Pattern { subject })
     }
 
     /// Whether the tool is one of those meant.

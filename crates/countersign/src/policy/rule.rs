@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::check::Reads;
 use super::condition::Condition;
 use super::error::At;
 use super::index::Index;
@@ -182,6 +183,16 @@ impl Layer {
         let tool = ToolId::local(format!("agent:{agent}"));
         let rules = self.inside_own.iter().filter_map(|number| self.rules.get(usize::try_from(*number).ok()?));
         rules.into_iter().any(|rule| rule.patterns.iter().any(|pattern| pattern.matches(&tool, None, Reach::Local)))
+    }
+
+    /// Which arguments its conditions look at.
+    pub(crate) fn reads(&self) -> Reads {
+        let mut reads = Reads::default();
+        for rule in &self.rules {
+            let excepted = rule.except.all.iter().filter_map(|exception| exception.when.as_ref());
+            rule.when.iter().chain(excepted).for_each(|when| reads.join(&when.reads));
+        }
+        reads
     }
 
     /// Whether it could ask about anything.

@@ -9,6 +9,7 @@ use cel::common::value::{CowVal, Val};
 use cel::context::VariableResolver;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use super::check::Reads;
 use crate::call::Facts;
 use crate::json::Json;
 
@@ -39,13 +40,21 @@ type Boxed<'f> = Box<dyn Val + 'f>;
 /// The values of one judging. Arguments are read once, and only if a condition looks at them.
 pub(crate) struct Values<'f> {
     facts: &'f Facts,
+    reads: Option<&'f Reads>,
     arguments: OnceLock<(Boxed<'f>, Sizes)>,
     annotations: OnceLock<(Boxed<'f>, Sizes)>,
 }
 
 impl<'f> Values<'f> {
     pub(crate) fn new(facts: &'f Facts) -> Values<'f> {
-        Values { facts, arguments: OnceLock::new(), annotations: OnceLock::new() }
+        Values { facts, reads: None, arguments: OnceLock::new(), annotations: OnceLock::new() }
+    }
+
+    /// Leaves out the arguments that no condition looks at.
+    ///
+    /// INVARIANT: `reads` covers every condition that will see these values.
+    pub(crate) fn read_by(facts: &'f Facts, reads: &'f Reads) -> Values<'f> {
+        Values { reads: Some(reads).filter(|reads| !reads.everything), ..Values::new(facts) }
     }
 
     /// The facts the values are made from.
@@ -54,12 +63,12 @@ impl<'f> Values<'f> {
     }
 
     fn arguments(&self) -> &(Boxed<'f>, Sizes) {
-        self.arguments.get_or_init(|| read(&self.facts.arguments))
+        self.arguments.get_or_init(|| read(&self.facts.arguments, self.reads))
     }
 
     fn annotations(&self) -> &(Boxed<'f>, Sizes) {
         self.annotations.get_or_init(|| match &self.facts.annotations {
-            Some(annotations) => read(annotations),
+            Some(annotations) => read(annotations, None),
             None => (Box::new(CelMap::from(HashMap::new())), Sizes::default()),
         })
     }
@@ -118,22 +127,26 @@ fn now<'b>(facts: &Facts) -> Option<CowVal<'b, 'b>> {
 }
 
 /// Reads JSON into the values of conditions, borrowing its texts. Unreadable JSON is null, on which conditions err.
-fn read(json: &Json) -> (Boxed<'_>, Sizes) {
+fn read<'f>(json: &'f Json, reads: Option<&Reads>) -> (Boxed<'f>, Sizes) {
     let mut sizes = Sizes::default();
     let mut deserializer = serde_json::Deserializer::from_str(json.as_str());
-    let value = Seed(&mut sizes).deserialize(&mut deserializer).unwrap_or_else(|_| Box::new(CelNull));
+    let value = Seed { sizes: &mut sizes, reads }.deserialize(&mut deserializer).unwrap_or_else(|_| Box::new(CelNull));
     (value, sizes)
 }
 
-struct Seed<'s>(&'s mut Sizes);
+struct Seed<'s> {
+    sizes: &'s mut Sizes,
+    /// The members of the outermost mapping that are wanted; all, if none.
+    reads: Option<&'s Reads>,
+}
 
 impl Seed<'_> {
     fn saw_text(&mut self, length: usize) {
-        self.0.text = self.0.text.max(length);
+        self.sizes.text = self.sizes.text.max(length);
     }
 
     fn saw_list(&mut self, length: usize) {
-        self.0.list = self.0.list.max(length);
+        self.sizes.list = self.sizes.list.max(length);
     }
 }
 
@@ -187,7 +200,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<Boxed<'de>, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = seq.next_element_seed(Seed(self.0))? {
+        while let Some(item) = seq.next_element_seed(Seed { sizes: self.sizes, reads: None })? {
             items.push(item);
         }
         self.saw_list(items.len());
@@ -197,8 +210,13 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Boxed<'de>, A::Error> {
         let mut entries: HashMap<CelMapKey<'de>, Boxed<'de>> = HashMap::new();
         while let Some(key) = map.next_key::<Text<'de>>()? {
+            if self.reads.is_some_and(|reads| !reads.fields.contains(&*key.0)) {
+                map.next_value::<de::IgnoredAny>()?;
+                continue;
+            }
             self.saw_text(key.0.len());
-            entries.insert(CelMapKey::String(CelString::from(key.0)), map.next_value_seed(Seed(self.0))?);
+            let value = map.next_value_seed(Seed { sizes: self.sizes, reads: None })?;
+            entries.insert(CelMapKey::String(CelString::from(key.0)), value);
         }
         self.saw_list(entries.len());
         Ok(Box::new(CelMap::from(entries)))

@@ -481,3 +481,25 @@ agents:
     check_refused("rules: [{ deny: 'agent:x', inside: own }]", "`agent:` patterns");
     check_refused("rules: [{ allow: 'agent:x', inside: own, when: arguments.x }]", "no `when`");
 }
+
+/// Leaving unread arguments out changes nothing that a condition can see.
+#[test]
+fn conditions_see_all_they_look_at() {
+    let facts = with("x", r#"{"a":1,"b":{"c":[1,2]},"d":"e"}"#);
+    for condition in [
+        "arguments.a == 1",
+        "arguments['a'] == 1 && arguments.?a.orValue(0) == 1 && arguments[?'a'].orValue(0) == 1",
+        "has(arguments.a) && has(arguments.b.c) && !has(arguments.z)",
+        "size(arguments) == 3",
+        "'d' in arguments",
+        "arguments == {'a': 1, 'b': {'c': [1, 2]}, 'd': 'e'}",
+        "arguments.exists(k, k == 'd')",
+        "arguments.b.c.all(n, n > 0)",
+        "arguments[['d'][0]] == 'e'",
+        "[arguments].all(x, x.d == 'e')",
+    ] {
+        let rule = format!("{{ allow: x, when: \"{condition}\" }}");
+        check(&format!("rules: [{rule}]"), &facts, Allow);
+        check(&format!("rules: [{rule}, {{ ask: x, when: arguments.d == 'z' }}]"), &facts, Allow);
+    }
+}

@@ -1,0 +1,220 @@
+//! The whole file, and what other sections say about permission.
+
+use super::*;
+use crate::call::{Declared, Facts, Path, Repeat, ToolId};
+use crate::json::Json;
+use crate::time::Time;
+use crate::verdict::{Effect, Life};
+use std::time::Duration;
+
+fn env(name: &str) -> Option<String> {
+    (name == "KEY").then(|| "k3y".to_owned())
+}
+
+#[track_caller]
+fn config(text: &str) -> Config {
+    match Config::from_yaml("countersign.yml", text, &env) {
+        Ok(config) => config,
+        Err(errors) => panic!("{errors}"),
+    }
+}
+
+#[track_caller]
+fn check_refused(text: &str, expected: &str) {
+    let errors = Config::from_yaml("countersign.yml", text, &env).expect_err(text).to_string();
+    assert!(errors.contains(expected), "{expected:?} not in\n{errors}");
+}
+
+#[track_caller]
+fn check(text: &str, tool: ToolId, expected: Effect, rule: &str) {
+    let facts = Facts {
+        tool,
+        toolset: None,
+        arguments: Json::empty(),
+        path: Path::default(),
+        declared: Declared::Nothing,
+        annotations: None,
+        at: Time(0),
+    };
+    let verdict = config(text).policy.judge(&facts);
+    assert_eq!((verdict.effect, &*verdict.rules()[0]), (expected, rule), "{text}");
+}
+
+/// The example of the configuration reference loads as it stands, but for what is not there yet.
+#[test]
+fn the_reference_file_loads() {
+    let config = config(REFERENCE);
+    assert_eq!(config.store.as_deref(), Some("sqlite:countersign.db"));
+    assert_eq!(config.listen.as_deref(), Some("127.0.0.1:7117"));
+    let model = config.model.unwrap();
+    assert_eq!(model.api_key.as_ref().map(Secret::reveal), Some("k3y"));
+    assert!(!format!("{model:?}").contains("k3y"));
+    assert_eq!(config.limits.submits_per_second, 50);
+    assert_eq!(config.tools[0].repeat, Repeat::ReadOnly);
+    assert_eq!(config.tools[0].run, ToolRun::Command(vec!["python3".into(), "query.py".into()]));
+    assert_eq!(config.mcp_servers[0].args.len(), 3);
+    assert_eq!(config.agents[0].approval_timeout, Some(Duration::from_secs(300)));
+    assert_eq!(config.policy.groups_of("bo"), [std::sync::Arc::from("finance")]);
+    assert_eq!(config.policy.groups_of("eve"), []);
+    assert_eq!(
+        config.notify,
+        [NotifyConfig {
+            to: NotifyTo::Webhook("https://example.org".into()),
+            secret: None,
+            risk: crate::verdict::Risk::Low
+        }]
+    );
+    assert_eq!(config.redact.keys, ["*password*"]);
+    assert_eq!(config.policy.lint(), []);
+    // What the store keeps of the policy reads back as the same policy.
+    let source = config.policy.source().unwrap();
+    assert!(!source.contains("k3y"));
+    assert_eq!(Policy::from_yaml(source).unwrap().version(), config.policy.version());
+}
+
+/// 002's words: per-tool permissions become rules.
+#[test]
+fn permissions_become_rules() {
+    let text = |word: &str| format!("tools: [{{ name: query, client: true, permission: {word} }}]");
+    check(&text("auto_allow"), ToolId::local("query"), Effect::Allow, "tools.query.permission");
+    check(&text("always_ask"), ToolId::local("query"), Effect::Ask, "tools.query.permission");
+    check(&text("auto_deny"), ToolId::local("query"), Effect::Deny, "tools.query.permission");
+    check_refused(&text("auto_alow"), "did you mean `auto_allow`?");
+}
+
+/// 003's words: what an MCP server's `confirm` names is asked about, whatever else allows it.
+#[test]
+fn confirm_becomes_a_rule() {
+    let text = |word: &str| {
+        format!("policy: {{ otherwise: allow }}\nmcp_servers: {{ files: {{ command: x, confirm: {word} }} }}")
+    };
+    check(&text("all"), ToolId::on("files", "read"), Effect::Ask, "mcp_servers.files.confirm");
+    check(&text("all"), ToolId::on("other", "read"), Effect::Allow, "otherwise");
+    check(&text("[write]"), ToolId::on("files", "write"), Effect::Ask, "mcp_servers.files.confirm");
+    check(&text("[write]"), ToolId::on("files", "read"), Effect::Allow, "otherwise");
+    check(&text("none"), ToolId::on("files", "read"), Effect::Allow, "otherwise");
+    check_refused(&text("some"), "`confirm` is `none`, `all` or a list");
+}
+
+/// 004's section is accepted as written; contradicting the policy is an error.
+#[test]
+fn tool_confirmation_is_translated() {
+    let text =
+        |mode: &str| format!("toolConfirmation: {{ mode: {mode}, timeout: 45000, allowedToolsStorage: memory }}");
+    check(&text("event-based"), ToolId::local("x"), Effect::Ask, "otherwise");
+    check(&text("auto-approve"), ToolId::local("x"), Effect::Allow, "otherwise");
+    check(&text("auto-deny"), ToolId::local("x"), Effect::Deny, "toolConfirmation.mode");
+    let config = config(&text("event-based"));
+    assert_eq!(config.saiki, Some(SaikiConfig { storage: SaikiStorage::Memory }));
+    let facts = Facts {
+        tool: ToolId::local("x"),
+        toolset: None,
+        arguments: Json::empty(),
+        path: Path::default(),
+        declared: Declared::Nothing,
+        annotations: None,
+        at: Time(0),
+    };
+    assert_eq!(config.policy.judge(&facts).terms.life, Life::For(Duration::from_secs(45)));
+    check_refused(&format!("policy: {{ otherwise: allow }}\n{}", text("event-based")), "contradicts");
+    check_refused(&format!("policy: {{ preset: allow-all }}\n{}", text("auto-deny")), "contradicts");
+    check_refused(&format!("policy: {{ expires_after: 10m }}\n{}", text("event-based")), "contradicts");
+    check_refused("toolConfirmation: { mode: auto }", "unknown `mode` `auto`");
+    check_refused("toolConfirmation: { timeout: soon }", "`timeout` must be");
+}
+
+/// B46: unknown keys are errors everywhere, and an unset variable is an error at its place.
+#[test]
+fn unknown_keys_and_unset_variables_are_errors() {
+    check_refused("stor: x", "1:1: unknown key `stor` in the file");
+    check_refused("rules: [{ allow: x }]", "unknown key `rules` in the file");
+    check_refused("limits: { pending_per_sesion: 5 }", "did you mean `pending_per_session`?");
+    check_refused("limits: { attempts: 0 }", "at least 1");
+    check_refused("model: { provider: anthropc }", "did you mean `anthropic`?");
+    check_refused("agents: { a: { instruction: x } }", "did you mean `instructions`?");
+    check_refused("mcp_servers: { a: { comand: x } }", "did you mean `command`?");
+    check_refused("tools: [{ name: a, client: true, repeats: x }]", "did you mean `repeat`?");
+    check_refused("store: x\nlisten: \"a ${NOPE} b\"", "2:9: environment variable `NOPE` is not set");
+    check_refused("listen: '${NOPE'", "never closed");
+    check_refused("listen: '${}'", "does not name");
+    assert_eq!(config("listen: a$${KEY}b${KEY}").listen.as_deref(), Some("a${KEY}bk3y"));
+    check_refused("agents: { a: { timeout: 5m, approval_timeout: 5m } }", "must be less than `timeout`");
+    check_refused("agents: { a: { sub_agents: [b] } }", "names agent `b`, which is not there");
+    check_refused("redact: { values: ['('] }", "not a regular expression");
+    check_refused("tools: [{ name: 'a b', client: true }]", "cannot be the name of a tool");
+    check_refused("tools: [{ name: a }]", "needs one of");
+    check_refused("mcp_servers: { 'a/b': { command: x } }", "cannot be the name of a server");
+}
+
+/// One reading reports every problem, in the order of the file.
+#[test]
+fn one_reading_reports_every_problem() {
+    let text = "stor: x\npolicy:\n  otherwise: maybe\n  rules:\n  - { allow: 'a b' }\n  - { ask: x, when: 'arguments.' }\nlimits: { x: 1 }\n";
+    let errors = Config::from_yaml("c.yml", text, &env).unwrap_err();
+    let lines: Vec<usize> = errors.iter().map(|error| error.line).collect();
+    assert_eq!(lines, [1, 3, 5, 6, 7], "{errors}");
+    let shown = errors.to_string();
+    assert!(shown.contains("c.yml:3:14: unknown `otherwise` `maybe`"), "{shown}");
+    assert!(shown.contains(" 3 |   otherwise: maybe\n   |              ^\n"), "{shown}");
+}
+
+const REFERENCE: &str = r#"
+store: sqlite:countersign.db
+listen: 127.0.0.1:7117
+model:
+  provider: anthropic
+  name: claude-sonnet-4-6
+  base_url: https://example.org
+  api_key: ${KEY}
+policy:
+  preset: ask-all
+  otherwise: ask
+  unattended: deny
+  expires_after: 10m
+  in_client: deny
+  rules:
+    - id: reads
+      allow: ["read_*", "list_*", "github/get_*"]
+    - id: big-transfers
+      ask: transfer_money
+      when: arguments.amount > 10000
+      reason: Transfers above 10,000 need a second pair of eyes
+      approvals: 2
+      from: [finance]
+      expires_after: 1h
+      remember: none
+      human: required
+      requester: excluded
+      risk: high
+      on_expired: refuse
+      examples: { match: [{ amount: 20000 }], no_match: [{ amount: 5 }] }
+    - { id: no-drops, deny: "db/drop_*", hide: true }
+    - { id: delegate-math, allow: "agent:math_specialist", inside: own }
+limits: { pending_per_session: 100, submits_per_second: 50 }
+redact: { keys: ["*password*"], values: ["sk-[a-z]+"] }
+tools:
+  - name: query_customer_database
+    description: Looks a customer up.
+    input_schema: { type: object, properties: { customer_id: { type: string, description: The id } }, required: [customer_id] }
+    permission: always_ask
+    repeat: read_only
+    run: { command: [python3, query.py] }
+mcp_servers:
+  files: { command: npx, args: ["-y", "@modelcontextprotocol/server-filesystem", "."], confirm: all, trust_hints: false }
+agents:
+  banker:
+    instructions: Be careful.
+    tools: [transfer_money, read_file]
+    sub_agents: [math_specialist]
+    handoffs: [auditor]
+    policy: { rules: [{ ask: transfer_money }] }
+    batch: independent
+    timeout: 10m
+    approval_timeout: 5m
+  math_specialist: {}
+  auditor: {}
+approvers:
+  groups: { finance: [ann, bo] }
+notify:
+  - webhook: https://example.org
+"#;
