@@ -1,0 +1,3 @@
+//! What the durable stores promise.
+
+mod postgres;
