@@ -169,9 +169,10 @@ fn submit(submission: &Submission, state: &mut dyn State) -> Result<Applied, Fai
     let settled = settle_new(submission, &mut call, state)?;
     let call = Arc::new(call);
     let chain = call.facts.path.chain();
+    // First the call: an id that is taken fails here, before anything is said of it.
+    state.put_call(Arc::clone(&call), None)?;
     state.append(&chain, submitted(&call))?;
     state.append(&chain, settled)?;
-    state.put_call(Arc::clone(&call), None)?;
     match &submission.claim {
         Some(claimant) if call.state == CallState::Allowed => match claim(state, Arc::clone(&call), claimant, None) {
             // The call is allowed all the same; only its claim must wait.

@@ -60,6 +60,15 @@ impl<K: Eq + Hash + Copy> Bell<K> {
         wake(woken);
     }
 
+    /// Rings for those who listen for any: something happened that concerns no key.
+    pub fn ring_any(&self) {
+        let woken = match self.inner.lock() {
+            Ok(mut inner) => std::mem::take(&mut inner.any),
+            Err(_) => return,
+        };
+        wake(woken);
+    }
+
     /// Rings for everybody: something happened that may concern any key.
     pub fn ring_all(&self) {
         let woken = match self.inner.lock() {
@@ -78,6 +87,14 @@ impl<K: Eq + Hash + Copy> Bell<K> {
         match self.inner.lock() {
             Ok(inner) => inner.any.len() + inner.by_key.values().map(Vec::len).sum::<usize>(),
             Err(_) => 0,
+        }
+    }
+
+    /// Whether anybody listens.
+    pub fn has_listeners(&self) -> bool {
+        match self.inner.lock() {
+            Ok(inner) => !inner.any.is_empty() || !inner.by_key.is_empty(),
+            Err(_) => false,
         }
     }
 

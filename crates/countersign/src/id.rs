@@ -27,6 +27,11 @@ macro_rules! id {
                 Self(Uuid::now_v7())
             }
 
+            /// From the sixteen bytes, as a store keeps them.
+            pub fn from_bytes(bytes: [u8; 16]) -> Self {
+                Self(Uuid::from_bytes(bytes))
+            }
+
             /// The sixteen bytes behind the text form.
             pub fn as_bytes(&self) -> &[u8; 16] {
                 self.0.as_bytes()

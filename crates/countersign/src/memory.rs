@@ -52,8 +52,10 @@ impl MemoryStore {
     }
 }
 
-/// Where a call's key, denial or doubt counts: its chain, and its run within it.
-type Place = (Chain, Option<Arc<str>>);
+/// Where a call's key or denial counts: its principal's, in its chain, in its run.
+///
+/// The chain alone names a principal only where there is a session.
+type Place = (Arc<str>, Chain, Option<Arc<str>>);
 
 #[derive(Default)]
 struct Tables {
@@ -65,7 +67,7 @@ struct Tables {
     holds: HashMap<HoldId, CallId>,
     keys: HashMap<(Place, Arc<str>), CallId>,
     denials: HashMap<(Place, ArgumentDigest), Refusal>,
-    doubts: HashMap<(Chain, ArgumentDigest), CallId>,
+    doubts: BTreeSet<(Chain, ArgumentDigest, CallId)>,
     grants: BTreeMap<GrantId, Grant>,
     exact_grants: HashMap<ArgumentDigest, Vec<GrantId>>,
     wide_grants: HashMap<ToolId, Vec<GrantId>>,
@@ -78,6 +80,7 @@ struct Tables {
     records: BTreeMap<(String, String), Record>,
     /// Calls that moved in the present transaction.
     rung: Vec<CallId>,
+    ring_any: bool,
     ring_all: bool,
 }
 
@@ -91,7 +94,7 @@ struct ChainRow {
 }
 
 fn place(path: &Path) -> Place {
-    (path.chain(), path.run.clone().or_else(|| path.session.clone()))
+    (Arc::clone(&path.principal), path.chain(), path.run.clone().or_else(|| path.session.clone()))
 }
 
 impl State for Tables {
@@ -120,7 +123,10 @@ impl State for Tables {
         if self.doubts.is_empty() {
             return Ok(None);
         }
-        Ok(self.doubts.get(&(path.chain(), *arguments)).copied())
+        let chain = path.chain();
+        let first = (chain.clone(), *arguments, CallId::from_bytes([0; 16]));
+        let found = self.doubts.range(first..).next();
+        Ok(found.filter(|(at, digest, _)| *at == chain && digest == arguments).map(|(_, _, id)| *id))
     }
 
     fn grants_for(&mut self, path: &Path, tool: &ToolId, arguments: &ArgumentDigest) -> Result<Vec<Grant>, StoreError> {
@@ -163,10 +169,15 @@ impl State for Tables {
     }
 
     fn put_call(&mut self, call: Arc<Call>, before: Option<&Call>) -> Result<(), StoreError> {
-        if let Some(before) = before {
-            self.unlist(before);
-        } else if let Some(key) = &call.key {
-            self.keys.insert((place(&call.facts.path), Arc::clone(key)), call.id);
+        match before {
+            Some(before) => self.unlist(before),
+            None if self.calls.contains_key(&call.id) => {
+                return Err(StoreError::Failed(format!("{} is taken", call.id)));
+            }
+            None => {
+                let key = call.key.as_ref().map(|key| (place(&call.facts.path), Arc::clone(key)));
+                self.keys.extend(key.map(|key| (key, call.id)));
+            }
         }
         self.list(&call);
         self.rung.push(call.id);
@@ -175,7 +186,12 @@ impl State for Tables {
     }
 
     fn put_grant(&mut self, grant: &Grant) -> Result<(), StoreError> {
-        let earlier = self.grants.insert(grant.id, grant.clone());
+        // A change writes over exactly the version before it, and a new grant over nothing: no save undoes a revoke.
+        let earlier = self.grants.get(&grant.id).map(|earlier| earlier.version);
+        if earlier != grant.version.checked_sub(1) {
+            return Err(StoreError::Failed(format!("the grant {} changed meanwhile", grant.id)));
+        }
+        self.grants.insert(grant.id, grant.clone());
         if earlier.is_none() {
             match &grant.covers {
                 Covers::Exact(digest) => self.exact_grants.entry(*digest).or_default().push(grant.id),
@@ -228,6 +244,7 @@ impl State for Tables {
         let mut event = row.head.seal(chain, now, draft);
         event.cursor = Cursor { major: 0, minor: at as u64 + 1 };
         row.events.push(at);
+        self.ring_any = true;
         if event.name == EventName::CheckpointSigned {
             row.signed = event.seq;
             self.last_checkpoint = Some(event.hash);
@@ -253,7 +270,7 @@ impl Tables {
             self.holding.remove(&call.id);
         }
         if call.state == CallState::InDoubt {
-            self.doubts.remove(&(call.facts.path.chain(), call.argument_digest));
+            self.doubts.remove(&(call.facts.path.chain(), call.argument_digest, call.id));
         }
     }
 
@@ -271,13 +288,13 @@ impl Tables {
             self.holds.insert(hold.id, call.id);
         }
         if call.state == CallState::InDoubt {
-            self.doubts.insert((call.facts.path.chain(), call.argument_digest), call.id);
+            self.doubts.insert((call.facts.path.chain(), call.argument_digest, call.id));
         }
         let place = || place(&call.facts.path);
         if let Some(refusal) = &call.refusal
             && call.state == CallState::Denied
             && refusal.kind == RefusalKind::DeniedByApprover
-            && place().1.is_some()
+            && place().2.is_some()
         {
             self.denials.insert((place(), call.argument_digest), refusal.clone());
         }
@@ -326,12 +343,16 @@ fn page(limit: Option<usize>) -> usize {
 #[async_trait]
 impl Store for MemoryStore {
     async fn run(&self, op: Op) -> Result<Applied, Failure> {
-        let (applied, rung, all) = {
+        let (applied, rung, any, all) = {
             let mut tables = self.tables();
             tables.now = self.clock.now();
             let applied = apply(&op, &mut *tables);
-            (applied, std::mem::take(&mut tables.rung), std::mem::take(&mut tables.ring_all))
+            let any = std::mem::take(&mut tables.ring_any);
+            (applied, std::mem::take(&mut tables.rung), any, std::mem::take(&mut tables.ring_all))
         };
+        if any && rung.is_empty() {
+            self.bell.ring_any();
+        }
         for call in rung {
             self.bell.ring(call);
         }

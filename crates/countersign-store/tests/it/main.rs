@@ -1,3 +1,4 @@
 //! What the durable stores promise.
 
 mod postgres;
+mod sqlite;

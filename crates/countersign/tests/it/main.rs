@@ -3,6 +3,7 @@
 // Helpers of tests are tests too: a panic in them is a failed test.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout)]
 
+mod contract;
 mod gate;
 mod json;
 mod policy;

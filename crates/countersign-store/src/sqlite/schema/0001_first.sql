@@ -1,0 +1,106 @@
+-- One row per chain of events. `seq` and `head` are its end; `signed` how far a checkpoint covers it.
+CREATE TABLE chains (
+  id      INTEGER PRIMARY KEY,
+  name    TEXT    NOT NULL UNIQUE,
+  session TEXT,
+  seq     INTEGER NOT NULL,
+  head    BLOB    NOT NULL CHECK (length(head) = 32),
+  signed  INTEGER NOT NULL,
+  pending INTEGER NOT NULL CHECK (pending >= 0)
+) STRICT;
+CREATE INDEX chains_session ON chains (session) WHERE session IS NOT NULL;
+
+-- `body` is the call; every other column is there to find it by. `run` is `=` and the run's name, or empty.
+CREATE TABLE calls (
+  id              BLOB    NOT NULL UNIQUE CHECK (length(id) = 16),
+  chain           INTEGER NOT NULL REFERENCES chains (id),
+  principal       TEXT    NOT NULL,
+  session         TEXT,
+  run             TEXT    NOT NULL,
+  key             TEXT,
+  argument_digest BLOB    NOT NULL CHECK (length(argument_digest) = 32),
+  state           TEXT    NOT NULL,
+  holding         INTEGER NOT NULL,
+  denied          INTEGER NOT NULL,
+  due_at          INTEGER,
+  version         INTEGER NOT NULL,
+  body            TEXT    NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX calls_key ON calls (principal, chain, run, key) WHERE key IS NOT NULL;
+CREATE INDEX calls_principal ON calls (principal, id);
+CREATE INDEX calls_session ON calls (session, id) WHERE session IS NOT NULL;
+CREATE INDEX calls_arguments ON calls (argument_digest, id);
+-- The queue: small however many old calls there are, and it answers every filter by itself.
+CREATE INDEX calls_holding ON calls (id, session, principal, argument_digest) WHERE holding = 1;
+CREATE INDEX calls_due ON calls (due_at, id) WHERE due_at IS NOT NULL;
+CREATE INDEX calls_denied ON calls (principal, chain, run, argument_digest, id) WHERE denied = 1;
+CREATE INDEX calls_doubt ON calls (chain, argument_digest, id) WHERE state = 'in_doubt';
+-- States that a call rests in and that are seldom. Those it passes through have `due_at`, and success is the rule.
+CREATE INDEX calls_seldom ON calls (state, id)
+  WHERE state NOT IN ('allowed', 'pending', 'approved', 'executing', 'succeeded');
+
+CREATE TABLE holds (
+  id   BLOB NOT NULL PRIMARY KEY CHECK (length(id) = 16),
+  call BLOB NOT NULL REFERENCES calls (id)
+) STRICT, WITHOUT ROWID;
+
+-- `target` is what it is looked up by: the argument digest of an exact grant, else the tool.
+CREATE TABLE grants (
+  id         BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
+  principal  TEXT    NOT NULL,
+  session    TEXT,
+  target     BLOB    NOT NULL,
+  expires_at INTEGER NOT NULL,
+  revoked    INTEGER NOT NULL,
+  version    INTEGER NOT NULL,
+  body       TEXT    NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX grants_target ON grants (target, principal, expires_at) WHERE revoked = 0;
+
+-- Ids grow without reuse, because no row is ever deleted.
+CREATE TABLE events (
+  id    INTEGER PRIMARY KEY,
+  chain INTEGER NOT NULL REFERENCES chains (id),
+  seq   INTEGER NOT NULL,
+  name  TEXT    NOT NULL,
+  call  BLOB,
+  hold  BLOB,
+  at    INTEGER NOT NULL,
+  hash  BLOB    NOT NULL CHECK (length(hash) = 32),
+  body  TEXT    NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX events_chain ON events (chain, seq);
+CREATE INDEX events_call ON events (call) WHERE call IS NOT NULL;
+CREATE TRIGGER events_are_kept BEFORE DELETE ON events BEGIN
+  SELECT RAISE(ABORT, 'events are never deleted');
+END;
+
+-- `all`, or `agent:` and a name.
+CREATE TABLE halts (
+  who TEXT NOT NULL PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
+-- One row. `signed_event` is the last event the last checkpoint covers.
+CREATE TABLE meta (
+  one             INTEGER PRIMARY KEY CHECK (one = 1),
+  pending         INTEGER NOT NULL CHECK (pending >= 0),
+  policy          TEXT,
+  signed_event    INTEGER NOT NULL,
+  last_checkpoint BLOB
+) STRICT;
+INSERT INTO meta (one, pending, signed_event) VALUES (1, 0, 0);
+
+CREATE TABLE policies (
+  version TEXT NOT NULL PRIMARY KEY,
+  source  TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE records (
+  namespace  TEXT    NOT NULL,
+  key        TEXT    NOT NULL,
+  value      BLOB    NOT NULL,
+  version    INTEGER NOT NULL,
+  expires_at INTEGER,
+  UNIQUE (namespace, key)
+) STRICT;
+CREATE INDEX records_expiry ON records (expires_at) WHERE expires_at IS NOT NULL;

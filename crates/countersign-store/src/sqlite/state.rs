@@ -1,0 +1,484 @@
+//! What a transition reads and writes: SQL on the writer's connection, inside its transaction.
+//!
+//! Chain heads, counters and halts are kept in memory for the length of one transaction, in which nobody else can
+//! write, and never longer: another process may own the next one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use countersign::call::{Call, CallState, Chain, Path, ToolId};
+use countersign::digest::{ArgumentDigest, EventHash};
+use countersign::event::{Draft, EventName, Head};
+use countersign::grant::Grant;
+use countersign::id::{CallId, GrantId, HoldId};
+use countersign::refusal::Refusal;
+use countersign::store::{Halted, MovedHeads, State, StoreError};
+use countersign::time::Time;
+use rusqlite::{Connection, OptionalExtension as _, Params, ToSql, params};
+
+use super::rows;
+
+// Reads that must find their rows by an index, however many there are; `plans.rs` checks that they do.
+pub(super) const BY_KEY: &str = "SELECT body FROM calls WHERE principal = ?1 \
+     AND chain = (SELECT id FROM chains WHERE name = ?2) AND run = ?3 AND key = ?4";
+pub(super) const DENIAL: &str = "SELECT body FROM calls WHERE principal = ?1 \
+     AND chain = (SELECT id FROM chains WHERE name = ?2) AND run = ?3 AND argument_digest = ?4 AND denied = 1 \
+     ORDER BY id DESC LIMIT 1";
+pub(super) const DOUBT: &str = "SELECT id FROM calls WHERE chain = (SELECT id FROM chains WHERE name = ?1) \
+     AND argument_digest = ?2 AND state = 'in_doubt' ORDER BY id LIMIT 1";
+pub(super) const GRANTS: &str = "SELECT body FROM grants WHERE target IN (?1, ?2) AND revoked = 0 AND principal = ?3 \
+     AND expires_at > ?4 AND (session IS NULL OR session = ?5) ORDER BY session IS NULL, id";
+pub(super) const MOVED: &str = "SELECT name, seq, head FROM chains \
+     WHERE id IN (SELECT chain FROM events WHERE id > ?1) AND signed < seq ORDER BY name";
+pub(super) const OF_HOLD: &str = "SELECT body FROM calls WHERE id = (SELECT call FROM holds WHERE id = ?1)";
+
+/// One transaction of the writer.
+pub(super) struct Batch<'c> {
+    pub(super) connection: &'c Connection,
+    pub(super) now: Time,
+    /// Why the whole transaction is lost, if it is.
+    pub(super) broken: Option<String>,
+    pub(super) news: News,
+    chains: HashMap<Chain, ChainRow>,
+    meta: Option<Meta>,
+    halts: Option<Vec<String>>,
+}
+
+/// What to tell once the transaction is committed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct News {
+    pub(super) calls: Vec<CallId>,
+    pub(super) any: bool,
+    pub(super) all: bool,
+    /// The first and last event written.
+    pub(super) events: Option<(i64, i64)>,
+}
+
+struct ChainRow {
+    id: i64,
+    head: Head,
+    signed: u64,
+    pending: u64,
+    /// The sequence number its row has.
+    stored: u64,
+    changed: bool,
+}
+
+struct Meta {
+    pending: u64,
+    policy: Option<Arc<str>>,
+    signed_event: i64,
+    last_checkpoint: Option<EventHash>,
+    changed: bool,
+}
+
+impl<'c> Batch<'c> {
+    pub(super) fn new(connection: &'c Connection) -> Batch<'c> {
+        let (chains, news) = (HashMap::new(), News::default());
+        Batch { connection, now: Time::default(), broken: None, news, chains, meta: None, halts: None }
+    }
+
+    /// Forgets what was read: the transaction was rolled back to before it.
+    pub(super) fn forget(&mut self) {
+        self.chains.clear();
+        self.meta = None;
+        self.halts = None;
+    }
+
+    /// Writes what was kept in memory. Nothing is committed before.
+    pub(super) fn flush(&mut self) -> Result<(), StoreError> {
+        let connection = self.connection;
+        let mut changed = Vec::new();
+        for row in self.chains.values_mut().filter(|row| row.changed) {
+            let (seq, signed) = (rows::signed(row.head.seq)?, rows::signed(row.signed)?);
+            let (pending, stored) = (rows::signed(row.pending)?, rows::signed(row.stored)?);
+            changed.push((row.id, seq, *row.head.hash.as_bytes(), signed, pending, stored));
+            row.stored = row.head.seq;
+            row.changed = false;
+        }
+        const CHAIN: &str =
+            "UPDATE chains SET seq = ?2, head = ?3, signed = ?4, pending = ?5 WHERE id = ?1 AND seq = ?6";
+        for (id, seq, head, signed, pending, stored) in changed {
+            self.write_one(CHAIN, params![id, seq, head, signed, pending, stored], "chain")?;
+        }
+        let Some(meta) = self.meta.as_mut().filter(|meta| meta.changed) else { return Ok(()) };
+        meta.changed = false;
+        let checkpoint = meta.last_checkpoint.map(|hash| *hash.as_bytes());
+        let values = params![rows::signed(meta.pending)?, meta.policy.as_deref(), meta.signed_event, checkpoint];
+        const META: &str = "UPDATE meta SET pending = ?1, policy = ?2, signed_event = ?3, last_checkpoint = ?4";
+        let written = connection.prepare_cached(META).and_then(|mut statement| statement.execute(values));
+        written.map_err(|error| self.sql(error))?;
+        Ok(())
+    }
+
+    /// An SQL error. One that is not about a constraint is about the disk or the file: then nothing of the whole
+    /// transaction may be believed.
+    pub(super) fn sql(&mut self, error: rusqlite::Error) -> StoreError {
+        if error.sqlite_error_code() != Some(rusqlite::ErrorCode::ConstraintViolation) {
+            self.broken = Some(error.to_string());
+        }
+        rows::failed(error)
+    }
+
+    /// Reads the text of one row's only column.
+    fn text(&mut self, sql: &str, values: impl Params) -> Result<Option<String>, StoreError> {
+        let connection = self.connection;
+        let read = connection
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.query_row(values, |row| row.get::<_, String>(0)).optional());
+        read.map_err(|error| self.sql(error))
+    }
+
+    fn write(&mut self, sql: &str, values: impl Params) -> Result<usize, StoreError> {
+        let connection = self.connection;
+        let written = connection.prepare_cached(sql).and_then(|mut statement| statement.execute(values));
+        written.map_err(|error| self.sql(error))
+    }
+
+    /// Writes exactly one row. Anything else means that it is not the row that was read.
+    fn write_one(&mut self, sql: &str, values: impl Params, what: &'static str) -> Result<(), StoreError> {
+        match self.write(sql, values)? {
+            1 => Ok(()),
+            _ => Err(StoreError::Failed(format!("the {what} changed meanwhile"))),
+        }
+    }
+
+    fn meta(&mut self) -> Result<&mut Meta, StoreError> {
+        if self.meta.is_none() {
+            const READ: &str = "SELECT pending, policy, signed_event, last_checkpoint FROM meta";
+            let connection = self.connection;
+            let read = connection.prepare_cached(READ).and_then(|mut statement| {
+                statement.query_row([], |row| {
+                    let pending: i64 = row.get(0)?;
+                    let policy: Option<String> = row.get(1)?;
+                    Ok((pending, policy, row.get::<_, i64>(2)?, row.get::<_, Option<Vec<u8>>>(3)?))
+                })
+            });
+            let (pending, policy, signed_event, checkpoint) = read.map_err(|error| self.sql(error))?;
+            self.meta = Some(Meta {
+                pending: pending.unsigned_abs(),
+                policy: policy.map(Into::into),
+                signed_event,
+                last_checkpoint: checkpoint.map(|bytes| rows::hash(&bytes)).transpose()?,
+                changed: false,
+            });
+        }
+        self.meta.as_mut().ok_or(StoreError::Closed)
+    }
+
+    fn chain(&mut self, chain: &Chain) -> Result<&mut ChainRow, StoreError> {
+        if !self.chains.contains_key(chain) {
+            let row = match self.read_chain(chain)? {
+                Some(row) => row,
+                None => self.new_chain(chain)?,
+            };
+            self.chains.insert(chain.clone(), row);
+        }
+        self.chains.get_mut(chain).ok_or(StoreError::Closed)
+    }
+
+    fn read_chain(&mut self, chain: &Chain) -> Result<Option<ChainRow>, StoreError> {
+        const READ: &str = "SELECT id, seq, head, signed, pending FROM chains WHERE name = ?1";
+        let connection = self.connection;
+        let read = connection.prepare_cached(READ).and_then(|mut statement| {
+            let row = statement.query_row([&*chain.0], |row| {
+                let numbers: (i64, i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(3)?, row.get(4)?);
+                Ok((numbers, row.get::<_, Vec<u8>>(2)?))
+            });
+            row.optional()
+        });
+        let Some(((id, seq, signed, pending), head)) = read.map_err(|error| self.sql(error))? else {
+            return Ok(None);
+        };
+        let stored = seq.unsigned_abs();
+        let head = Head { seq: stored, hash: rows::hash(&head)? };
+        let (signed, pending) = (signed.unsigned_abs(), pending.unsigned_abs());
+        Ok(Some(ChainRow { id, head, signed, pending, stored, changed: false }))
+    }
+
+    fn new_chain(&mut self, chain: &Chain) -> Result<ChainRow, StoreError> {
+        const NEW: &str = "INSERT INTO chains (name, session, seq, head, signed, pending) VALUES (?1, ?2, 0, ?3, 0, 0)";
+        let head = Head::default();
+        let session = chain.0.split_once('/').map(|(_, session)| session);
+        self.write_one(NEW, params![&*chain.0, session, head.hash.as_bytes()], "chain")?;
+        let id = self.connection.last_insert_rowid();
+        Ok(ChainRow { id, head, signed: 0, pending: 0, stored: 0, changed: false })
+    }
+
+    fn halts(&mut self) -> Result<&[String], StoreError> {
+        if self.halts.is_none() {
+            let connection = self.connection;
+            let read = connection.prepare_cached("SELECT who FROM halts").and_then(|mut statement| {
+                let halts = statement.query_map([], |row| row.get(0))?;
+                halts.collect::<rusqlite::Result<Vec<String>>>()
+            });
+            self.halts = Some(read.map_err(|error| self.sql(error))?);
+        }
+        Ok(self.halts.as_deref().unwrap_or_default())
+    }
+
+    fn count_pending(&mut self, chain: &Chain, by: i64) -> Result<(), StoreError> {
+        if by == 0 {
+            return Ok(());
+        }
+        let miscounted = || rows::damaged("count of pending calls", "it would fall below zero");
+        let row = self.chain(chain)?;
+        row.pending = row.pending.checked_add_signed(by).ok_or_else(miscounted)?;
+        row.changed = true;
+        let meta = self.meta()?;
+        meta.pending = meta.pending.checked_add_signed(by).ok_or_else(miscounted)?;
+        meta.changed = true;
+        Ok(())
+    }
+
+    fn insert_call(&mut self, call: &Call, chain: i64) -> Result<(), StoreError> {
+        const INSERT: &str = "INSERT INTO calls (id, chain, principal, session, run, key, argument_digest, state, \
+             holding, denied, due_at, version, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+        let path = &call.facts.path;
+        let values = params![
+            call.id.as_bytes(),
+            chain,
+            &*path.principal,
+            path.session.as_deref(),
+            rows::run(path),
+            call.key.as_deref(),
+            call.argument_digest.as_bytes(),
+            call.state.as_str(),
+            call.open_hold().is_some(),
+            rows::is_remembered_denial(call),
+            call.due_at().map(|due| due.0),
+            rows::signed(call.version)?,
+            rows::body(call)?,
+        ];
+        self.write_one(INSERT, values, "call")
+    }
+
+    fn update_call(&mut self, call: &Call, before: &Call) -> Result<(), StoreError> {
+        // Two statements, because naming an indexed column makes SQLite rewrite its index even if nothing changed.
+        const UPDATE: &str = "UPDATE calls SET state = ?3, holding = ?4, denied = ?5, due_at = ?6, version = ?7, \
+             body = ?8 WHERE id = ?1 AND version = ?2";
+        const EDIT: &str = "UPDATE calls SET state = ?3, holding = ?4, denied = ?5, due_at = ?6, version = ?7, \
+             body = ?8, argument_digest = ?9 WHERE id = ?1 AND version = ?2";
+        let (id, digest) = (call.id.as_bytes(), call.argument_digest.as_bytes());
+        let (was, version) = (rows::signed(before.version)?, rows::signed(call.version)?);
+        let (state, body) = (call.state.as_str(), rows::body(call)?);
+        let (holding, denied) = (call.open_hold().is_some(), rows::is_remembered_denial(call));
+        let due_at = call.due_at().map(|due| due.0);
+        let values: [&dyn ToSql; 9] = [&id, &was, &state, &holding, &denied, &due_at, &version, &body, &digest];
+        if call.argument_digest == before.argument_digest {
+            let (same, _) = values.split_at(8);
+            self.write_one(UPDATE, same, "call")
+        } else {
+            self.write_one(EDIT, &values[..], "call")
+        }
+    }
+
+    fn heads_since(&mut self, event: i64) -> rusqlite::Result<Vec<(String, i64, Vec<u8>)>> {
+        let mut statement = self.connection.prepare_cached(MOVED)?;
+        let heads = statement.query_map([event], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        heads.collect()
+    }
+
+    fn last_event(&mut self) -> Result<i64, StoreError> {
+        let read = self.connection.query_row("SELECT coalesce(max(id), 0) FROM events", [], |row| row.get(0));
+        read.map_err(|error| self.sql(error))
+    }
+
+    fn grant_bodies(
+        &mut self,
+        path: &Path,
+        tool: &ToolId,
+        arguments: &ArgumentDigest,
+    ) -> rusqlite::Result<Vec<rusqlite::Result<String>>> {
+        let mut statement = self.connection.prepare_cached(GRANTS)?;
+        let (exact, wide) = (&arguments.as_bytes()[..], rows::tool_target(tool));
+        let values = params![exact, wide, &*path.principal, self.now.0, path.session.as_deref()];
+        let bodies = statement.query_map(values, |row| row.get(0))?;
+        Ok(bodies.collect())
+    }
+}
+
+impl State for Batch<'_> {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn call(&mut self, id: CallId) -> Result<Option<Arc<Call>>, StoreError> {
+        let body = self.text("SELECT body FROM calls WHERE id = ?1", [id.as_bytes()])?;
+        body.map(|body| rows::call(&body, Some(id))).transpose()
+    }
+
+    fn call_of_hold(&mut self, hold: HoldId) -> Result<Option<Arc<Call>>, StoreError> {
+        let body = self.text(OF_HOLD, [hold.as_bytes()])?;
+        body.map(|body| rows::call(&body, None)).transpose()
+    }
+
+    fn call_by_key(&mut self, path: &Path, key: &str) -> Result<Option<Arc<Call>>, StoreError> {
+        let body = self.text(BY_KEY, params![&*path.principal, &*path.chain().0, rows::run(path), key])?;
+        body.map(|body| rows::call(&body, None)).transpose()
+    }
+
+    fn denial(&mut self, path: &Path, arguments: &ArgumentDigest) -> Result<Option<Refusal>, StoreError> {
+        let place = params![&*path.principal, &*path.chain().0, rows::run(path), arguments.as_bytes()];
+        let Some(body) = self.text(DENIAL, place)? else { return Ok(None) };
+        Ok(rows::call(&body, None)?.refusal.clone())
+    }
+
+    fn doubt(&mut self, path: &Path, arguments: &ArgumentDigest) -> Result<Option<CallId>, StoreError> {
+        let connection = self.connection;
+        let place = params![&*path.chain().0, arguments.as_bytes()];
+        let read = connection
+            .prepare_cached(DOUBT)
+            .and_then(|mut statement| statement.query_row(place, |row| row.get::<_, Vec<u8>>(0)).optional());
+        let id = read.map_err(|error| self.sql(error))?;
+        id.map(|bytes| rows::call_id(&bytes)).transpose()
+    }
+
+    fn grants_for(&mut self, path: &Path, tool: &ToolId, arguments: &ArgumentDigest) -> Result<Vec<Grant>, StoreError> {
+        let bodies = self.grant_bodies(path, tool, arguments).map_err(|error| self.sql(error))?;
+        let mut grants = Vec::with_capacity(bodies.len());
+        for body in bodies {
+            let body = body.map_err(|error| self.sql(error))?;
+            // SECURITY: a grant that cannot be read grants nothing; the call is asked about.
+            match rows::grant(&body) {
+                Ok(grant) => grants.push(grant),
+                Err(error) => tracing::warn!(%error, "a stored grant is passed over"),
+            }
+        }
+        Ok(grants)
+    }
+
+    fn grant(&mut self, id: GrantId) -> Result<Option<Grant>, StoreError> {
+        let body = self.text("SELECT body FROM grants WHERE id = ?1", [id.as_bytes()])?;
+        body.map(|body| rows::grant(&body)).transpose()
+    }
+
+    fn pending(&mut self, chain: &Chain) -> Result<(u64, u64), StoreError> {
+        Ok((self.chain(chain)?.pending, self.meta()?.pending))
+    }
+
+    fn halted(&mut self, path: &Path) -> Result<bool, StoreError> {
+        let halts = self.halts()?;
+        if halts.is_empty() {
+            return Ok(false);
+        }
+        let is_set = |who: &str| halts.iter().any(|halt| halt == who);
+        Ok(is_set("all") || path.agents.iter().any(|agent| is_set(&rows::halt(Some(agent)))))
+    }
+
+    fn halt_is_set(&mut self, agent: Option<&str>) -> Result<bool, StoreError> {
+        let who = rows::halt(agent);
+        Ok(self.halts()?.contains(&who))
+    }
+
+    fn policy_version(&mut self) -> Result<Option<Arc<str>>, StoreError> {
+        Ok(self.meta()?.policy.clone())
+    }
+
+    fn moved_heads(&mut self) -> Result<MovedHeads, StoreError> {
+        // Heads may so far be in memory only.
+        self.flush()?;
+        let meta = self.meta()?;
+        let (signed_event, previous) = (meta.signed_event, meta.last_checkpoint);
+        let mut heads = Vec::new();
+        for (name, seq, hash) in self.heads_since(signed_event).map_err(|error| self.sql(error))? {
+            heads.push((Chain(name.into()), Head { seq: seq.unsigned_abs(), hash: rows::hash(&hash)? }));
+        }
+        Ok(MovedHeads { heads, previous })
+    }
+
+    fn put_call(&mut self, call: Arc<Call>, before: Option<&Call>) -> Result<(), StoreError> {
+        let chain = call.facts.path.chain();
+        match before {
+            Some(before) => self.update_call(&call, before)?,
+            None => {
+                let id = self.chain(&chain)?.id;
+                self.insert_call(&call, id)?;
+            }
+        }
+        let known = before.map_or(0, |before| before.holds.len());
+        for hold in call.holds.iter().skip(known) {
+            let values = [hold.id.as_bytes(), call.id.as_bytes()];
+            self.write_one("INSERT INTO holds (id, call) VALUES (?1, ?2)", values, "hold")?;
+        }
+        let waits = |call: &Call| i64::from(call.state == CallState::Pending);
+        self.count_pending(&chain, waits(&call) - before.map_or(0, waits))?;
+        self.news.calls.push(call.id);
+        Ok(())
+    }
+
+    fn put_grant(&mut self, grant: &Grant) -> Result<(), StoreError> {
+        const INSERT: &str = "INSERT INTO grants (id, principal, session, target, expires_at, revoked, version, body) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        const UPDATE: &str = "UPDATE grants SET expires_at = ?3, revoked = ?4, version = ?5, body = ?6 \
+             WHERE id = ?1 AND version = ?2";
+        let (id, body, revoked) = (grant.id.as_bytes(), rows::body(grant)?, grant.revoked.is_some());
+        let (expires_at, version) = (grant.expires_at.0, rows::signed(grant.version)?);
+        // A change writes over exactly the version before it: no save in flight undoes a revoke.
+        if version > 0 {
+            return self.write_one(UPDATE, params![id, version - 1, expires_at, revoked, version, body], "grant");
+        }
+        let (principal, session, target) = (&*grant.principal, rows::session_of(grant), rows::target(grant));
+        let values = params![id, principal, session, target, expires_at, revoked, version, body];
+        self.write_one(INSERT, values, "grant")
+    }
+
+    fn put_halt(&mut self, agent: Option<&str>, halted: Halted) -> Result<(), StoreError> {
+        let who = rows::halt(agent);
+        match halted {
+            Halted::Yes => self.write("INSERT OR IGNORE INTO halts (who) VALUES (?1)", [&who])?,
+            Halted::No => self.write("DELETE FROM halts WHERE who = ?1", [&who])?,
+        };
+        self.halts = None;
+        self.news.all = true;
+        Ok(())
+    }
+
+    fn put_policy(&mut self, version: &str, source: &str) -> Result<(), StoreError> {
+        const KEEP: &str = "INSERT INTO policies (version, source) VALUES (?1, ?2) \
+             ON CONFLICT (version) DO UPDATE SET source = excluded.source";
+        self.write_one(KEEP, [version, source], "policy")?;
+        let meta = self.meta()?;
+        meta.policy = Some(version.into());
+        meta.changed = true;
+        self.news.all = true;
+        Ok(())
+    }
+
+    fn put_checkpoint(&mut self, heads: &[(Chain, Head)]) -> Result<(), StoreError> {
+        for (chain, head) in heads {
+            let row = self.chain(chain)?;
+            row.signed = head.seq;
+            row.changed = true;
+        }
+        let last = self.last_event()?;
+        let meta = self.meta()?;
+        meta.signed_event = last;
+        meta.changed = true;
+        Ok(())
+    }
+
+    fn append(&mut self, chain: &Chain, draft: Draft) -> Result<(), StoreError> {
+        const INSERT: &str = "INSERT INTO events (chain, seq, name, call, hold, at, hash, body) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        let now = self.now;
+        let row = self.chain(chain)?;
+        let event = row.head.seal(chain, now, draft);
+        row.changed = true;
+        let id = row.id;
+        if event.name == EventName::CheckpointSigned {
+            row.signed = event.seq;
+            let meta = self.meta()?;
+            meta.last_checkpoint = Some(event.hash);
+            meta.changed = true;
+        }
+        let (call, hold) = (event.call.as_ref().map(CallId::as_bytes), event.hold.as_ref().map(HoldId::as_bytes));
+        let (seq, name, hash) = (rows::signed(event.seq)?, event.name.as_str(), event.hash.as_bytes());
+        self.write_one(INSERT, params![id, seq, name, call, hold, now.0, hash, &*event.body], "event")?;
+        let id = self.connection.last_insert_rowid();
+        let first = self.news.events.map_or(id, |(first, _)| first);
+        self.news.events = Some((first, id));
+        self.news.any = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! The writer: many operations with one sync, and faults that stay where they are.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
+
+use countersign::call::CallState;
+use countersign::hold::{Answer, Who};
+use countersign::id::CallId;
+use countersign::store::{Applied, Expect, Failure, Op, Store, StoreError};
+use countersign::testing::{ManualClock, TestStore as _, decide, grant_for, proposal, submit};
+use countersign::time::{Clock, Time};
+use countersign_store::SqliteStore;
+use rusqlite::Connection;
+use serde_json::json;
+
+use super::TestSqlite;
+
+type Running<'a> = Pin<Box<dyn Future<Output = Result<Applied, Failure>> + Send + 'a>>;
+
+/// Asks the store, without waiting for its answer.
+fn ask<'a>(store: &'a SqliteStore, op: Op) -> Running<'a> {
+    let mut running: Running<'a> = Box::pin(store.run(op));
+    assert!(running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    running
+}
+
+/// Keeps every writer waiting until it is let go.
+fn lock(test: &TestSqlite) -> Connection {
+    let connection = test.raw();
+    connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+    connection
+}
+
+fn unlock(connection: &Connection) {
+    connection.execute_batch("ROLLBACK").unwrap();
+}
+
+/// DESIGN 6: what waits together is committed together, with one sync.
+#[tokio::test]
+async fn waiting_operations_share_one_commit() {
+    let test = TestSqlite::new().await;
+    let store = test.sqlite();
+    let locked = lock(&test);
+    let running: Vec<_> = (0..64).map(|n| ask(&store, proposal("rm", json!({ "n": n }), "s").op())).collect();
+    unlock(&locked);
+    for one in running {
+        assert_eq!(one.await.unwrap().call.unwrap().state, CallState::Pending);
+    }
+    // The writer takes what waits when it begins: the first alone, if it was quick, and then all the rest.
+    assert!(store.commits() <= 2, "{} commits", store.commits());
+}
+
+/// I6: a caller that goes away harms nobody; what it asked for happens.
+#[tokio::test]
+async fn a_dropped_caller_harms_nobody() {
+    let test = TestSqlite::new().await;
+    let store = test.sqlite();
+    let locked = lock(&test);
+    let asked: Vec<_> = (0..9).map(|n| proposal("rm", json!({ "n": n }), "s")).collect();
+    let ids: Vec<CallId> = asked.iter().map(|proposal| proposal.id()).collect();
+    let mut running: Vec<_> = asked.into_iter().map(|proposal| ask(&store, proposal.op())).collect();
+    let last = running.pop().unwrap();
+    drop(running);
+    unlock(&locked);
+    last.await.unwrap();
+    for id in ids {
+        assert!(store.call(id).await.unwrap().is_some());
+    }
+}
+
+/// A store that is dropped first finishes what was asked for, then closes the file and leaves no journal.
+#[tokio::test]
+async fn dropping_the_store_finishes_what_was_asked() {
+    let test = TestSqlite::new().await;
+    let store = test.sqlite();
+    let locked = lock(&test);
+    let asked = proposal("rm", json!({}), "s");
+    let id = asked.id();
+    drop(ask(&store, asked.op()));
+    unlock(&locked);
+    drop(locked);
+    drop(store);
+    test.close();
+    let journal = test.path().with_extension("db-wal");
+    assert!(!journal.exists(), "the last one to leave folds the journal in");
+    assert!(test.another().await.call(id).await.unwrap().is_some());
+}
+
+/// I6: a damaged row costs the operation that reads it, and no other in the same transaction.
+#[tokio::test]
+async fn a_damaged_call_harms_no_other() {
+    let test = TestSqlite::new().await;
+    let store = test.sqlite();
+    let damaged = submit(&*store, proposal("rm", json!({"n": 1}), "s")).await;
+    let sound = submit(&*store, proposal("rm", json!({"n": 2}), "s")).await;
+    let spoil = "UPDATE calls SET body = '{}' WHERE id = ?1";
+    test.raw().execute(spoil, [damaged.id.as_bytes()]).unwrap();
+    let locked = lock(&test);
+    let before = ask(&store, proposal("rm", json!({"n": 3}), "s").op());
+    let spoilt = ask(&store, decide(&damaged, "ann", Answer::approve()));
+    let after = ask(&store, decide(&sound, "ann", Answer::approve()));
+    unlock(&locked);
+    assert_eq!(before.await.unwrap().call.unwrap().state, CallState::Pending);
+    assert!(matches!(spoilt.await, Err(Failure::Store(StoreError::Damaged { what: "call", .. }))));
+    assert_eq!(after.await.unwrap().call.unwrap().state, CallState::Approved);
+    assert!(matches!(store.call(damaged.id).await, Err(StoreError::Damaged { what: "call", .. })));
+    assert_eq!(store.call(sound.id).await.unwrap().unwrap().state, CallState::Approved);
+}
+
+/// B68: a malformed grant grants nothing, and says so wherever it is looked at.
+#[tokio::test]
+async fn a_malformed_grant_grants_nothing() {
+    let test = TestSqlite::new().await;
+    let store = test.store();
+    let first = submit(&*store, proposal("rm", json!({}), "s")).await;
+    let grant = grant_for(&first, store.now().await.unwrap());
+    store.run(Op::Grant(Box::new(grant.clone()))).await.unwrap();
+    let allowed = submit(&*store, proposal("rm", json!({}), "s")).await;
+    assert_eq!(allowed.state, CallState::Allowed);
+    test.raw().execute("UPDATE grants SET body = '{\"id\":1}'", []).unwrap();
+    assert_eq!(submit(&*store, proposal("rm", json!({}), "s")).await.state, CallState::Pending);
+    let claimed = countersign::testing::claim(&*store, allowed.id, "w").await;
+    assert!(matches!(claimed, Err(Failure::Store(StoreError::Damaged { what: "grant", .. }))));
+    assert!(matches!(store.grants().await, Err(StoreError::Damaged { what: "grant", .. })));
+    assert!(matches!(store.grant(grant.id).await, Err(StoreError::Damaged { .. })));
+    let revoked = store.run(Op::Revoke { grant: grant.id, by: Who::person("olga") }).await;
+    assert!(matches!(revoked, Err(Failure::Store(StoreError::Damaged { .. }))));
+}
+
+/// I6: when the file itself fails, nothing of the transaction is acknowledged, and the store goes on afterwards.
+#[tokio::test]
+async fn a_failing_file_acknowledges_nothing() {
+    let test = TestSqlite::new().await;
+    let store = test.sqlite();
+    let raw = test.raw();
+    raw.execute_batch("ALTER TABLE holds RENAME TO lost").unwrap();
+    let locked = lock(&test);
+    let running = [
+        ask(&store, proposal("ls", json!({}), "s").effect(countersign::Effect::Allow).op()),
+        ask(&store, proposal("rm", json!({}), "s").op()),
+    ];
+    unlock(&locked);
+    for one in running {
+        assert!(matches!(one.await, Err(Failure::Store(StoreError::Failed(_)))));
+    }
+    assert!(store.calls(Default::default()).await.unwrap().is_empty());
+    raw.execute_batch("ALTER TABLE lost RENAME TO holds").unwrap();
+    submit(&*store, proposal("rm", json!({}), "s")).await;
+}
+
+/// A clock that breaks when told to.
+struct BrokenClock(AtomicBool, ManualClock);
+
+impl Clock for BrokenClock {
+    fn now(&self) -> Time {
+        assert!(!self.0.load(Ordering::SeqCst), "the clock is broken, as this test wants");
+        self.1.now()
+    }
+}
+
+/// I6: a panic inside an operation is that operation's failure; the writer goes on.
+#[tokio::test]
+async fn a_panic_does_not_stop_the_writer() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(BrokenClock(AtomicBool::new(false), ManualClock::new()));
+    let path = folder.path().join("countersign.db");
+    let store = SqliteStore::open_with_clock(path, Arc::clone(&clock) as Arc<dyn Clock>).await.unwrap();
+    let first = submit(&store, proposal("rm", json!({"n": 1}), "s")).await;
+    clock.0.store(true, Ordering::SeqCst);
+    let asked = proposal("rm", json!({"n": 2}), "s");
+    let id = asked.id();
+    assert!(matches!(store.run(asked.op()).await, Err(Failure::Store(StoreError::Failed(_)))));
+    clock.0.store(false, Ordering::SeqCst);
+    assert!(store.call(id).await.unwrap().is_none());
+    let decided = store.run(decide(&first, "ann", Answer::approve())).await.unwrap();
+    assert_eq!(decided.call.unwrap().state, CallState::Approved);
+}
+
+/// I17: expired records are cleared away by the writes that follow.
+#[tokio::test]
+async fn expired_records_do_not_pile_up() {
+    let test = TestSqlite::new().await;
+    let store = test.store();
+    let second = std::time::Duration::from_secs(1);
+    for n in 0..20 {
+        store.put_record("tokens", &n.to_string(), b"x", Expect::Absent, Some(second)).await.unwrap();
+    }
+    test.advance(second).await;
+    for n in 0..3 {
+        store.put_record("users", &n.to_string(), b"x", Expect::Absent, None).await.unwrap();
+    }
+    let left: i64 = test.raw().query_row("SELECT count(*) FROM records", [], |row| row.get(0)).unwrap();
+    assert_eq!(left, 3);
+}
