@@ -193,6 +193,7 @@ pub struct Decision {
     /// What they saw.
     pub digest: CallDigest,
     /// What they said.
+    #[serde(flatten)]
     pub answer: Answer,
     /// When, by the store's clock. Set by the store.
     #[serde(default)]

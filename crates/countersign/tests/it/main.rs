@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, reason = "tests fail by panicking")]
 
 mod contract;
+mod gate;
 mod json;
 mod policy;
 mod seed;

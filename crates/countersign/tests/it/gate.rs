@@ -1,0 +1,12 @@
+//! Behaviours of the gate on the memory store, one promise a test.
+
+mod approvers;
+mod basics;
+mod desk;
+mod edits;
+mod grants;
+mod identity;
+mod in_run;
+mod order;
+mod repeat;
+mod time;

@@ -1,0 +1,295 @@
+//! B56 to B64, B69: what is remembered, and for whom.
+
+use std::time::Duration;
+
+use countersign::grant::{Covers, GrantError, Remember, RememberCovers, RememberScope};
+use countersign::transition::Rejection;
+use countersign::{Answer, Call, CallState, GateError, Proposal, RefusalKind, Who};
+
+use super::desk::{Desk, edit, kind, recorder, remember};
+
+fn whole_tool() -> Remember {
+    Remember { covers: RememberCovers::Tool, ..Remember::session() }
+}
+
+fn by_fields(names: &[&str]) -> Remember {
+    let covers = RememberCovers::Fields(names.iter().map(|name| (*name).to_owned()).collect());
+    Remember { covers, ..Remember::session() }
+}
+
+fn global() -> Remember {
+    Remember { scope: RememberScope::Global, ..Remember::session() }
+}
+
+/// Has a first call approved and remembered.
+async fn granted(desk: &Desk, arguments: &str, wish: Remember) -> countersign::grant::Grant {
+    let call = desk.submit(arguments).await;
+    desk.ann(&call, remember(wish)).await.unwrap().grant.unwrap()
+}
+
+fn grant_error(result: Result<countersign::gate::Decided, GateError>) -> GrantError {
+    match result {
+        Err(GateError::Rejected(Rejection::Grant(error))) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn state(desk: &Desk, arguments: &str) -> CallState {
+    desk.submit(arguments).await.state
+}
+
+/// B56, B57, B58: a remembered approval turns the next identical ask into an allow, in its session.
+#[tokio::test(start_paused = true)]
+async fn a_grant_allows_the_same_call_again() {
+    let desk = Desk::new();
+    granted(&desk, r#"{"n":1}"#, Remember::session()).await;
+    let next = desk.call(r#"{ "n":1 }"#).await;
+    assert_eq!((next.state, next.holds.len()), (CallState::Succeeded, 0));
+    assert!(next.grant.is_some(), "and says which grant let it run");
+    assert_eq!(state(&desk, r#"{"n":2}"#).await, CallState::Pending, "other arguments");
+    assert_eq!(state(&desk, r#"{"n":1.0}"#).await, CallState::Pending, "another spelling is another call");
+}
+
+/// B57: a plain approval and a denial make no grant.
+#[tokio::test(start_paused = true)]
+async fn only_an_approval_that_asks_for_it_is_remembered() {
+    let desk = Desk::new();
+    let call = desk.submit(r#"{"n":1}"#).await;
+    assert!(desk.ann(&call, Answer::approve()).await.unwrap().grant.is_none());
+    assert_eq!(state(&desk, r#"{"n":1}"#).await, CallState::Pending);
+    let call = desk.submit(r#"{"n":2}"#).await;
+    desk.ann(&call, Answer::deny("no")).await.unwrap();
+    assert!(desk.gate.store().grants().await.unwrap().is_empty());
+}
+
+/// B56, B42: a grant lifts no deny and no must-ask.
+#[tokio::test(start_paused = true)]
+async fn a_grant_lifts_an_ask_and_nothing_else() {
+    for (yaml, expected) in [
+        ("otherwise: deny", CallState::Denied),
+        ("rules: [{ id: people, ask: deploy, human: required }]", CallState::Pending),
+        ("rules: [{ id: worst, ask: deploy, risk: critical }]", CallState::Pending),
+        ("rules: [{ id: fresh, ask: deploy, remember: none }]", CallState::Pending),
+    ] {
+        let desk = Desk::new();
+        granted(&desk, "{}", Remember::session()).await;
+        desk.gate.load_policy(yaml).await.unwrap();
+        assert_eq!(state(&desk, "{}").await, expected, "{yaml}");
+    }
+}
+
+/// B58: what a rule does not let be remembered makes no grant, and the decision is not taken in half.
+#[tokio::test(start_paused = true)]
+async fn a_wish_too_wide_is_refused_whole() {
+    let cases = [
+        ("rules: [{ id: a, ask: deploy, remember: none }]", Remember::session()),
+        ("rules: [{ id: a, ask: deploy, remember: session }]", global()),
+        ("rules: [{ id: a, ask: deploy, human: required }]", Remember::session()),
+        ("rules: [{ id: a, ask: deploy, risk: critical }]", Remember::session()),
+        ("rules: [{ id: a, ask: deploy, approvals: 2 }]", Remember::session()),
+        ("rules: [{ id: a, ask: deploy, when: arguments.n > 0 }]", whole_tool()),
+    ];
+    for (yaml, wish) in cases {
+        let desk = Desk::under(yaml);
+        let call = desk.submit(r#"{"n":1}"#).await;
+        grant_error(desk.ann(&call, remember(wish)).await);
+        assert_eq!(*desk.now(&call).await, *call, "{yaml}: nothing changed");
+    }
+    let desk = Desk::new();
+    let homeless = desk.propose(Proposal::new("deploy", "{}")).await;
+    assert_eq!(grant_error(desk.ann(&homeless, remember(Remember::session())).await), GrantError::NoSession);
+}
+
+/// B58: a missing scope is an error, and "once" makes no grant.
+#[test]
+fn a_wish_without_a_scope_is_no_wish() {
+    assert!(serde_json::from_str::<Remember>(r#"{"covers":"exact"}"#).is_err());
+    assert!(serde_json::from_str::<Remember>(r#"{"scope":"once"}"#).is_err());
+    assert!(serde_json::from_str::<Remember>(r#"{"scope":"session","extra":1}"#).is_err());
+    assert_eq!(serde_json::from_str::<Remember>(r#"{"scope":"session"}"#).unwrap(), Remember::session());
+}
+
+/// B59: the session's grants first, then global ones; a call without a session sees only global ones.
+#[tokio::test(start_paused = true)]
+async fn the_sessions_grant_is_found_before_the_global_one() {
+    let desk = Desk::new();
+    let waiting = desk.submit("{}").await;
+    let wide = granted(&desk, "{}", global()).await;
+    let released = desk.now(&waiting).await;
+    assert_eq!((released.state, released.grant), (CallState::Approved, Some(wide.id)));
+    assert_eq!(desk.propose(Proposal::new("deploy", "{}")).await.grant, Some(wide.id), "no session");
+    let mut narrow = wide.clone();
+    narrow.id = countersign::GrantId::new();
+    narrow.scope = countersign::grant::Scope::Session { session: "s1".into() };
+    let op = countersign::store::Op::Grant(Box::new(countersign::grant::Grant { version: 0, ..narrow.clone() }));
+    desk.gate.store().run(op).await.unwrap();
+    assert_eq!(desk.submit("{}").await.grant, Some(narrow.id));
+}
+
+/// B60: a grant crosses neither session, principal, agent tree nor tool.
+#[tokio::test(start_paused = true)]
+async fn a_grant_stays_where_it_was_given() {
+    let elsewhere: [fn(&mut Proposal); 4] = [
+        |proposal| proposal.path.session = Some("s2".into()),
+        |proposal| proposal.path.principal = "other".into(),
+        |proposal| proposal.path.agents = ["root".into()].into(),
+        |proposal| proposal.path.session = None,
+    ];
+    let desk = Desk::new();
+    granted(&desk, "{}", Remember::session()).await;
+    for change in elsewhere {
+        let mut proposal = Desk::proposal("{}");
+        change(&mut proposal);
+        assert_eq!(desk.propose(proposal.clone()).await.state, CallState::Pending, "{:?}", proposal.path);
+    }
+    let other = recorder("delete", &desk.ran);
+    let call = desk.gate.submit(&other, Proposal::new("delete", "{}").session("s1")).await.unwrap();
+    assert_eq!(call.state, CallState::Pending, "another tool");
+}
+
+/// B61: uses are consumed by claims, and a used-up grant covers nothing.
+#[tokio::test(start_paused = true)]
+async fn uses_are_consumed_by_claims() {
+    let desk = Desk::new();
+    granted(&desk, "{}", Remember { uses: Some(1), ..Remember::session() }).await;
+    let (first, second) = (desk.submit("{}").await, desk.submit("{}").await);
+    assert_eq!((first.state, second.state), (CallState::Allowed, CallState::Allowed), "submitting uses nothing up");
+    assert_eq!(desk.resume(&first).await.state, CallState::Succeeded);
+    let late = desk.resume(&second).await;
+    assert_eq!((late.state, kind(&late)), (CallState::Lapsed, Some(RefusalKind::Lapsed)));
+    assert_eq!(state(&desk, "{}").await, CallState::Pending);
+}
+
+/// B61: a narrower grant never replaces a wider one.
+#[tokio::test(start_paused = true)]
+async fn a_narrow_grant_replaces_no_wide_one() {
+    let desk = Desk::new();
+    let held = desk.submit(r#"{"n":1}"#).await;
+    granted(&desk, r#"{"n":2}"#, whole_tool()).await;
+    desk.ann(&held, remember(Remember { uses: Some(1), ..Remember::session() })).await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(desk.call(r#"{"n":1}"#).await.state, CallState::Succeeded);
+    }
+}
+
+/// B62: a grant by key covers that key only; a blank, padded or missing key is no key.
+#[tokio::test(start_paused = true)]
+async fn a_grant_by_field_covers_that_field_only() {
+    let desk = Desk::new();
+    let grant = granted(&desk, r#"{"to":"test","n":1}"#, by_fields(&["to"])).await;
+    assert!(matches!(grant.covers, Covers::Fields(_)));
+    assert_eq!(state(&desk, r#"{"to":"test","n":2}"#).await, CallState::Allowed);
+    assert_eq!(state(&desk, r#"{"to":"prod","n":1}"#).await, CallState::Pending);
+    assert_eq!(state(&desk, r#"{"n":1}"#).await, CallState::Pending);
+    for (arguments, fields) in
+        [(r#"{"to":""}"#, &["to"][..]), (r#"{"to":" x"}"#, &["to"]), (r#"{"n":1}"#, &["to"]), (r#"{"n":3}"#, &[])]
+    {
+        let call = desk.submit(arguments).await;
+        grant_error(desk.ann(&call, remember(by_fields(fields))).await);
+    }
+}
+
+/// B63, B66: a whole-tool grant is a deliberate act, and never for a tool that runs other programs.
+#[tokio::test(start_paused = true)]
+async fn a_whole_tool_grant_is_asked_for_by_name() {
+    let desk = Desk::new();
+    granted(&desk, r#"{"n":1}"#, whole_tool()).await;
+    assert_eq!(state(&desk, r#"{"n":2}"#).await, CallState::Allowed);
+    let desk = Desk::new();
+    let bash = recorder("bash", &desk.ran);
+    let desk = desk.with_tool(bash);
+    let call = desk.propose(Proposal::new("bash", r#"{"command":"ls"}"#).session("s1")).await;
+    let refused = grant_error(desk.ann(&call, remember(whole_tool())).await);
+    assert_eq!(refused, GrantError::Wrapper("bash".into()));
+    grant_error(desk.ann(&call, remember(by_fields(&["command"]))).await);
+    desk.ann(&call, remember(Remember::session())).await.unwrap();
+}
+
+/// B63: a whole-tool grant does not cover an ask that depends on the arguments.
+#[tokio::test(start_paused = true)]
+async fn a_whole_tool_grant_covers_no_ask_about_arguments() {
+    let desk = Desk::new();
+    granted(&desk, r#"{"n":1}"#, whole_tool()).await;
+    desk.gate.load_policy("rules: [{ id: big, ask: deploy, when: arguments.n > 10 }]").await.unwrap();
+    assert_eq!(state(&desk, r#"{"n":5}"#).await, CallState::Allowed);
+    assert_eq!(state(&desk, r#"{"n":50}"#).await, CallState::Pending);
+}
+
+/// B64: a new grant releases the waiting calls it covers, each with its own event, and nothing else.
+#[tokio::test(start_paused = true)]
+async fn a_new_grant_releases_identical_waiting_calls() {
+    let desk = Desk::new();
+    let twin = desk.submit(r#"{"n":1}"#).await;
+    let other = desk.submit(r#"{"n":2}"#).await;
+    let foreign = desk.propose(Proposal::new("deploy", r#"{"n":1}"#).session("s2")).await;
+    let call = desk.submit(r#"{"n":1}"#).await;
+    let decided = desk.ann(&call, remember(whole_tool())).await.unwrap();
+    assert_eq!(decided.released, 1, "only the same arguments, though the grant covers the tool");
+    assert_eq!(desk.now(&twin).await.state, CallState::Approved);
+    assert_eq!(desk.now(&other).await.state, CallState::Pending);
+    assert_eq!(desk.now(&foreign).await.state, CallState::Pending);
+    assert_eq!(desk.count("hold.released").await, 1);
+    assert_eq!(desk.gate.store().grants().await.unwrap().len(), 1, "a release makes no grant");
+    assert_eq!(desk.resume(&twin).await.state, CallState::Succeeded);
+}
+
+/// B64: what its maker could not decide, a grant does not release.
+#[tokio::test(start_paused = true)]
+async fn a_grant_releases_nothing_its_maker_could_not_decide() {
+    let desk = Desk::under("rules: [{ id: own, ask: deploy, requester: excluded }]");
+    let mine = |requester: &str| {
+        let mut proposal = Desk::proposal("{}");
+        proposal.path.requester = Some(requester.into());
+        proposal
+    };
+    let anns = desk.propose(mine("ann")).await;
+    let bos = desk.propose(mine("bo")).await;
+    assert!(desk.ann(&anns, Answer::approve()).await.is_err(), "nobody approves their own");
+    assert_eq!(desk.ann(&bos, remember(Remember::session())).await.unwrap().released, 0);
+    assert_eq!(desk.now(&anns).await.state, CallState::Pending);
+}
+
+/// B69: grants expire, are listed, and a revoke acts at claim.
+#[tokio::test(start_paused = true)]
+async fn a_revoke_beats_a_claim_and_every_grant_expires() {
+    let desk = Desk::new();
+    let grant = granted(&desk, "{}", Remember::session()).await;
+    let allowed = desk.submit("{}").await;
+    desk.gate.revoke(grant.id, Who::person("op")).await.unwrap();
+    let ended = desk.resume(&allowed).await;
+    assert_eq!((ended.state, kind(&ended)), (CallState::Lapsed, Some(RefusalKind::Revoked)));
+    assert_eq!(state(&desk, "{}").await, CallState::Pending);
+    assert!(desk.gate.revoke(grant.id, Who::person("op")).await.is_ok(), "revoking twice is no error");
+    assert!(desk.gate.store().grants().await.unwrap()[0].revoked.is_some());
+
+    let hour = Duration::from_secs(3600);
+    granted(&desk, r#"{"n":1}"#, Remember { expires_after: Some(hour), ..Remember::session() }).await;
+    assert_eq!(state(&desk, r#"{"n":1}"#).await, CallState::Allowed);
+    tokio::time::advance(hour).await;
+    assert_eq!(state(&desk, r#"{"n":1}"#).await, CallState::Pending);
+    let long = Remember { expires_after: Some(hour * 24 * 365), ..Remember::session() };
+    let grant = granted(&desk, r#"{"n":2}"#, long).await;
+    assert_eq!(grant.made_at.until(grant.expires_at), countersign::limits::GRANT_LIFE);
+}
+
+/// B33, B57: an edited approval remembers the edited bytes, not the proposed ones.
+#[tokio::test(start_paused = true)]
+async fn an_edited_approval_remembers_what_was_approved() {
+    let desk = Desk::new();
+    let call: std::sync::Arc<Call> = desk.submit(r#"{"n":1}"#).await;
+    let Answer::Approve { arguments, .. } = edit(r#"{"n":2}"#) else { unreachable!() };
+    let answer = Answer::Approve { arguments, payload: None, remember: Some(Remember::session()) };
+    desk.ann(&call, answer).await.unwrap();
+    assert_eq!(state(&desk, r#"{"n":2}"#).await, CallState::Allowed);
+    assert_eq!(state(&desk, r#"{"n":1}"#).await, CallState::Pending);
+}
+
+/// B65: before it is made, a grant reads as a rule.
+#[tokio::test(start_paused = true)]
+async fn a_grant_reads_as_a_rule() {
+    let desk = Desk::new();
+    let grant = granted(&desk, r#"{"to":"test"}"#, by_fields(&["to"])).await;
+    let rule = grant.as_rule();
+    assert!(rule.starts_with(r#"allow deploy whenever to = "test", in session s1, until "#), "{rule}");
+    assert_eq!(desk.log().await.last().unwrap().value()["rule"], rule);
+}
