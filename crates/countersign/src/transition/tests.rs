@@ -8,6 +8,11 @@ mod world;
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::call::ResolvedAs;
+use crate::digest::Nonce;
+use crate::hold::Answer;
+use crate::limits;
+use crate::verdict::{Because, Effect};
 use table::{ACCEPTED, GRAPH, Then};
 use world::{CASES, TRIES, World};
 
