@@ -57,6 +57,8 @@ enum Stage {
     Allowed,
     Approved,
     Executing,
+    /// What the attempt before asked is closed, for another attempt begins.
+    Reclaiming,
     InDoubt,
     Over,
 }
@@ -74,6 +76,7 @@ impl fmt::Display for Stage {
             Stage::Allowed => "allowed",
             Stage::Approved => "approved",
             Stage::Executing => "executing",
+            Stage::Reclaiming => "about to be claimed again",
             Stage::InDoubt => "in doubt",
             Stage::Over => "over",
         })
@@ -90,7 +93,8 @@ impl Stage {
             | Stage::Withdrawing
             | Stage::Answering
             | Stage::Superseding(_)
-            | Stage::Reopening => false,
+            | Stage::Reopening
+            | Stage::Reclaiming => false,
         }
     }
 }
@@ -125,7 +129,7 @@ impl Walk {
         }
         walker.seq = seq;
         walker.take(name, about)?;
-        if walker.stage == Stage::Over && walker.open.is_empty() {
+        if walker.stage == Stage::Over {
             self.calls.remove(&id);
         }
         Ok(())
@@ -157,18 +161,16 @@ impl Walker {
             EventName::HoldReleased => return self.close_hold(name, about, Stage::Approved),
             EventName::HoldExpired => return self.close_hold(name, about, Stage::Refusing),
             EventName::HoldCancelled => return self.close_hold(name, about, Stage::Withdrawing),
+            EventName::HoldSuperseded if !self.open.is_empty() => return self.supersede_hold(about),
             EventName::CallClaimed => return self.claim(about),
             EventName::CallSucceeded | EventName::CallFailed => self.current_fence(name, about)?,
             _ => {}
         }
         self.stage = self.after(name, about).ok_or_else(|| format!("`{name}` while it was {}", self.stage))?;
-        match self.stage {
-            // What ends a run first closes what the run asked. Only a lapse can leave a question behind.
-            Stage::Over | Stage::InDoubt if name != EventName::CallLapsed && !self.open.is_empty() => Err(format!(
-                "`{name}` while {} was open",
-                self.open.first().map_or(String::new(), |o| o.id.to_string())
-            )),
-            _ => Ok(()),
+        match self.open.first() {
+            // What ends a run first closes what the run asked.
+            Some(hold) => Err(format!("`{name}` while {} was open", hold.id)),
+            None => Ok(()),
         }
     }
 
@@ -181,7 +183,7 @@ impl Walker {
             (Stage::Withdrawing | Stage::Allowed | Stage::Approved, E::CallCancelled) => Some(Stage::Over),
             (Stage::Answering, E::CallAnswered) => Some(Stage::Over),
             (Stage::Superseding(hold), E::HoldSuperseded) if about.hold == Some(hold) => Some(Stage::Reopening),
-            (Stage::Allowed | Stage::Approved | Stage::Executing, E::CallLapsed) => Some(Stage::Over),
+            (Stage::Allowed | Stage::Approved, E::CallLapsed) => Some(Stage::Over),
             (Stage::Executing, E::CallSucceeded | E::CallFailed) => Some(Stage::Over),
             (Stage::Executing, E::CallInDoubt) => Some(Stage::InDoubt),
             (Stage::InDoubt, E::CallResolved) => Some(Stage::Over),
@@ -247,6 +249,16 @@ impl Walker {
         Ok(())
     }
 
+    /// Closes what the attempt before asked. Only another attempt does so, and it comes at once.
+    fn supersede_hold(&mut self, about: &AboutCall) -> Result<(), String> {
+        if !matches!(self.stage, Stage::Executing | Stage::Reclaiming) {
+            return Err(format!("`{}` while it was {}", EventName::HoldSuperseded, self.stage));
+        }
+        self.close_hold(EventName::HoldSuperseded, about, Stage::Reclaiming)?;
+        self.stage = Stage::Reclaiming;
+        Ok(())
+    }
+
     fn find(&self, name: EventName, about: &AboutCall) -> Result<&OpenHold, String> {
         let open = self.open.iter().find(|hold| Some(hold.id) == about.hold);
         let open = open.ok_or_else(|| format!("`{name}` of a hold that never opened, or is closed"))?;
@@ -259,7 +271,7 @@ impl Walker {
 
     fn claim(&mut self, about: &AboutCall) -> Result<(), String> {
         match self.stage {
-            Stage::Allowed | Stage::Approved | Stage::Executing => {}
+            Stage::Allowed | Stage::Approved | Stage::Executing | Stage::Reclaiming if self.open.is_empty() => {}
             stage => return Err(format!("it was claimed while it was {stage}")),
         }
         // SECURITY: what runs is what was allowed or approved.

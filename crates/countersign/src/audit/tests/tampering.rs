@@ -6,14 +6,15 @@ use sha2::{Digest as _, Sha256};
 
 use super::world::{Dice, World, key, proposal};
 use crate::audit::frame::{self, Line};
-use crate::audit::{Problem, Report, VerifyOptions, What, verify};
-use crate::call::Outcome;
-use crate::digest::push_hex;
-use crate::event::{Head, hash};
+use crate::audit::{Problem, Report, Verifier, VerifyOptions, What, verify};
+use crate::call::{Chain, Outcome};
+use crate::digest::{EventHash, push_hex};
+use crate::event::{Draft, Event, EventName, Head, hash};
 use crate::hold::Answer;
 use crate::json::Json;
 use crate::signer::Signer;
-use crate::store::Op;
+use crate::store::{MovedHeads, Op};
+use crate::time::Time;
 use crate::verdict::Effect;
 
 /// A log of a few sessions with two checkpoints inside and one at its end.
@@ -200,6 +201,64 @@ fn removed_chains_tails_and_checkpoints_are_found() {
     assert!(matches!(found, What::Gap { .. }), "{found}");
 }
 
+/// Two checkpoints over one event each, the second naming this one as the checkpoint before it.
+fn two_checkpoints(previous: impl Fn(EventHash) -> Option<EventHash>) -> [Event; 4] {
+    let (signer, chain, mut head) = (key(), Chain::system(), Head::default());
+    let halt = || Draft::new(EventName::HaltSet).text("by", "ops");
+    let checkpoint =
+        |head: Head, previous| signer.checkpoint(&MovedHeads { heads: vec![(Chain::system(), head)], previous });
+    let one = head.seal(&chain, Time(1), halt());
+    let two = head.seal(&chain, Time(1), checkpoint(head, None));
+    let three = head.seal(&chain, Time(1), halt());
+    let four = head.seal(&chain, Time(1), checkpoint(head, previous(two.hash)));
+    [one, two, three, four]
+}
+
+fn check_events(events: &[Event]) -> Result<Report, Problem> {
+    let mut verifier = Verifier::new(&VerifyOptions::default());
+    for event in events {
+        verifier.event(&event.hash, &event.body)?;
+    }
+    verifier.finish()
+}
+
+/// B136: a checkpoint that does not name the one before it is found though its signature is right.
+#[test]
+fn checkpoints_hang_together() {
+    assert!(check_events(&two_checkpoints(Some)).unwrap().complete);
+    let forgetful = check_events(&two_checkpoints(|_| None)).unwrap_err();
+    assert_eq!((forgetful.seq, forgetful.what), (Some(4), What::Previous));
+    let other = check_events(&two_checkpoints(|_| Some(EventHash::of(b"another")))).unwrap_err();
+    assert_eq!(other.what, What::Previous);
+}
+
+/// B136: what a checkpoint says counts only under the signature of the key it names.
+#[test]
+fn a_checkpoint_under_a_wrong_signature_is_found() {
+    let world = world();
+    let file = String::from_utf8(world.export()).unwrap();
+    let public = world.signer.public_key();
+    let stranger = key();
+    let theirs =
+        file.replace(&format!("\"key\":\"{public}\",\"sig"), &format!("\"key\":\"{}\",\"sig", stranger.public_key()));
+    let found = check(&rehash(&split(theirs.as_bytes()), Some(&world.signer))).unwrap_err();
+    assert_eq!(found.what, What::Signature { key: stranger.public_key() });
+    // The statement changed under the right key's old signature: one event less is said to be signed.
+    let said = file.replacen("\"local/alpha\",5,", "\"local/alpha\",4,", 1);
+    assert!(said != file);
+    let found = check(&rehash(&split(said.as_bytes()), Some(&world.signer))).unwrap_err();
+    assert_eq!(found.what, What::Signature { key: public });
+}
+
+/// B136: only the chain `system` has checkpoints.
+#[test]
+fn a_checkpoint_on_another_chain_is_found() {
+    let mut head = Head::default();
+    let draft = key().checkpoint(&MovedHeads::default());
+    let event = head.seal(&Chain("local/alpha".into()), Time(1), draft);
+    assert_eq!(check_events(&[event]).unwrap_err().what, What::Checkpoint);
+}
+
 /// B136: the signature cannot be taken off, and a stranger's is seen where keys are pinned.
 #[test]
 fn a_signature_cannot_be_taken_off_or_replaced() {
@@ -252,7 +311,7 @@ fn the_first_bad_event_is_named() {
 #[test]
 fn doubled_keys_in_a_body_are_refused_though_the_hash_is_right() {
     let body = r#"{"v":1,"chain":"system","seq":1,"at":1,"event":"halt.set","by":"ann","by":"bob"}"#;
-    let mut verifier = crate::audit::Verifier::new(&VerifyOptions::default());
+    let mut verifier = Verifier::new(&VerifyOptions::default());
     let problem = verifier.event(&hash(&Head::default().hash, body), body).unwrap_err();
     assert!(matches!(problem.what, What::Body(_)), "{problem}");
     let json = Json::string("a body that is no object");

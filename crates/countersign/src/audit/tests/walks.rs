@@ -110,7 +110,9 @@ fn stories_that_can_happen_hold_together() {
     holds_together("call.submitted, hold.opened, hold.expired, call.refused");
     holds_together("call.submitted, hold.opened, hold.cancelled, call.cancelled");
     holds_together("call.submitted, call.allowed, call.claimed, hold.opened in_run, hold.decided deny, call.failed");
-    holds_together("call.submitted, call.allowed, call.claimed, hold.opened in_run, call.lapsed, hold.expired");
+    holds_together(
+        "call.submitted, call.allowed, call.claimed, hold.opened in_run, hold.superseded, call.claimed late",
+    );
 }
 
 /// I13, B136: a run that nobody allowed, a second close, a step out of turn: found though every hash is right.
@@ -136,6 +138,10 @@ fn stories_that_cannot_happen_are_found() {
     is_no_walk("call.submitted, call.allowed, call.claimed late", "numbered one by one");
     is_no_walk("call.submitted, call.allowed, call.claimed, call.failed late", "another claim");
     is_no_walk("call.submitted, call.allowed, call.claimed, call.claimed", "numbered one by one");
+    is_no_walk("call.submitted, call.allowed, call.claimed, call.lapsed", "while it was executing");
+    is_no_walk("call.submitted, hold.opened, hold.superseded", "while it was pending");
+    let reclaimed = "call.submitted, call.allowed, call.claimed, hold.opened in_run, hold.superseded";
+    is_no_walk(&format!("{reclaimed}, call.succeeded"), "about to be claimed again");
     is_no_walk("call.submitted, call.allowed, call.claimed, hold.opened in_run, call.succeeded", "was open");
     is_no_walk("call.submitted, call.allowed, call.claimed, call.succeeded, call.failed", "is over");
     is_no_walk("call.submitted, call.allowed, call.claimed, call.resolved", "while it was executing");
@@ -151,4 +157,8 @@ fn a_log_that_ends_in_the_middle_of_a_transition_is_found() {
     is_no_walk("call.submitted, hold.opened, hold.expired", "about to be refused");
     is_no_walk("call.submitted, hold.opened, hold.cancelled", "about to be withdrawn");
     is_no_walk("call.submitted, hold.opened, hold.decided edit, hold.superseded", "without the hold");
+    is_no_walk(
+        "call.submitted, call.allowed, call.claimed, hold.opened in_run, hold.superseded",
+        "about to be claimed again",
+    );
 }
