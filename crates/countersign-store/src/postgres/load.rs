@@ -172,8 +172,7 @@ async fn lock(connection: &mut PgConnection, plan: &Plan) -> Result<(), Trouble>
 
 /// Names a chain's lock: FNV-1a, the same on every node. Two chains with one key only wait for each other.
 fn lock_key(chain: &Chain) -> i32 {
-    let hash =
-        chain.0.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let hash = chain.0.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     hash.cast_signed()
 }
 

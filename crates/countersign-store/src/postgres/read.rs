@@ -115,8 +115,7 @@ macro_rules! tail {
 }
 
 const OF_ALL: &str = tail!("events WHERE (xid, id) > ($1::xid8, $2) ORDER BY events.xid, id LIMIT $3");
-const OF_CALL: &str =
-    tail!("events WHERE call = $4 AND (xid, id) > ($1::xid8, $2) ORDER BY events.xid, id LIMIT $3");
+const OF_CALL: &str = tail!("events WHERE call = $4 AND (xid, id) > ($1::xid8, $2) ORDER BY events.xid, id LIMIT $3");
 const OF_CHAIN: &str = tail!(
     "events WHERE chain = $4 AND (xid, id) > ($1::xid8, $2) AND ($5::uuid IS NULL OR call = $5)
      ORDER BY events.xid, id LIMIT $3"

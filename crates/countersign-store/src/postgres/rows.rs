@@ -159,9 +159,8 @@ pub(super) fn event(row: &PgRow) -> Result<Event, StoreError> {
 }
 
 pub(super) fn event_hash(bytes: &[u8]) -> Result<EventHash, StoreError> {
-    let bytes = bytes.try_into().map_err(|_| StoreError::Damaged {
-        what: "hash",
-        why: format!("{} bytes instead of 32", bytes.len()),
-    })?;
+    let bytes = bytes
+        .try_into()
+        .map_err(|_| StoreError::Damaged { what: "hash", why: format!("{} bytes instead of 32", bytes.len()) })?;
     Ok(EventHash::from_bytes(bytes))
 }

@@ -11,7 +11,7 @@ use sqlx::PgConnection;
 
 use super::batch::Trouble;
 use super::rows::{Key, number, place, session_of};
-use super::world::{Changed, ChainRow, World, denied};
+use super::world::{ChainRow, Changed, World, denied};
 
 /// Writes everything that changed, inside the batch's transaction.
 pub(super) async fn write(connection: &mut PgConnection, world: &World, node: &str) -> Result<(), Trouble> {

@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout)]
 
 mod contract;
+mod faults;
 mod gate;
 mod json;
 mod policy;
+mod races;
 mod seed;
 mod text;

@@ -88,7 +88,8 @@ async fn a_lost_commit_answer_is_an_error_and_not_a_second_try() {
         let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
         sqlx::query(cut).execute(&mut admin).await.unwrap();
     };
-    let (answer, ()) = tokio::time::timeout(PATIENCE, async { tokio::join!(store.run(op.clone()), cut) }).await.unwrap();
+    let (answer, ()) =
+        tokio::time::timeout(PATIENCE, async { tokio::join!(store.run(op.clone()), cut) }).await.unwrap();
     let Err(Failure::Store(StoreError::Failed(text))) = answer else { panic!("{answer:?}") };
     assert!(text.contains("not confirmed"), "{text}");
     assert_eq!(store.call(id).await.unwrap().unwrap().version, 1, "it happened, once");

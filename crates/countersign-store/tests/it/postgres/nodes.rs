@@ -63,9 +63,8 @@ async fn a_limited_grant_is_spent_exactly() {
     nodes[0].run(decide(&first, "ann", yes)).await.unwrap();
     let submit = |index: usize| nodes[index % 2].run(proposal(&format!("s{index}")).claimed().op());
     let answers = join_all((1..40).map(submit)).await;
-    let running = answers.iter().filter(|answer| {
-        answer.as_ref().unwrap().call.as_ref().unwrap().state == CallState::Executing
-    });
+    let running =
+        answers.iter().filter(|answer| answer.as_ref().unwrap().call.as_ref().unwrap().state == CallState::Executing);
     assert_eq!(running.count(), 7);
     assert_eq!(nodes[1].grants().await.unwrap()[0].uses_left, Some(0));
 }
@@ -203,11 +202,8 @@ async fn a_revoked_grant_carries_nothing() {
     let bench = Bench::new();
     let (here, there) = (bench.node().await, bench.node().await);
     let first = proposal("s1").submit(&here).await;
-    let yes = Answer::Approve {
-        arguments: None,
-        payload: None,
-        remember: Some(countersign::grant::Remember::session()),
-    };
+    let yes =
+        Answer::Approve { arguments: None, payload: None, remember: Some(countersign::grant::Remember::session()) };
     let grant = here.run(decide(&first, "ann", yes)).await.unwrap().grant.unwrap();
     let covered = proposal("s1").submit(&there).await;
     assert_eq!((covered.state, covered.grant), (CallState::Allowed, Some(grant.id)));

@@ -53,8 +53,7 @@ async fn a_call_goes_its_whole_way() {
     assert_eq!(store.events(Default::default(), of_call).await.unwrap(), events);
     let names: Vec<_> = events.iter().map(|event| event.name).collect();
     use EventName::{CallClaimed, CallSubmitted, CallSucceeded, HoldDecided, HoldOpened};
-    let expected =
-        [CallSubmitted, HoldOpened, HoldDecided, CallClaimed, HoldOpened, HoldDecided, CallSucceeded];
+    let expected = [CallSubmitted, HoldOpened, HoldDecided, CallClaimed, HoldOpened, HoldDecided, CallSucceeded];
     assert_eq!(names, expected);
 }
 
