@@ -10,6 +10,8 @@
 
 pub mod bindir;
 mod postgres;
+pub mod scenario;
+pub mod stores;
 mod supervisor;
 
 pub use postgres::{Durability, TestDatabase, TestPostgres};

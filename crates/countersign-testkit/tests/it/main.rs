@@ -1,3 +1,4 @@
-//! What the testkit promises to the tests that stand on it.
+//! What the stories say, on every store.
 
-mod postgres;
+mod races;
+mod scenarios;

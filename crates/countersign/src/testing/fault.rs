@@ -30,6 +30,8 @@ pub enum Fault {
     Mute,
     /// It was written, and the call in the answer is another one.
     Tamper(fn(&mut Call)),
+    /// It was written, and this is done before anybody hears of it.
+    After(fn()),
 }
 
 type Plan = Box<dyn Fn(u64, &'static str) -> Fault + Send + Sync>;
@@ -52,25 +54,45 @@ impl FaultStore {
         self.count.load(Ordering::SeqCst)
     }
 
+    /// Puts one call of the store to the plan.
+    fn fault(&self, site: &'static str) -> (u64, Fault) {
+        let number = self.count.fetch_add(1, Ordering::SeqCst) + 1;
+        (number, (self.plan)(number, site))
+    }
+
     async fn meet<T, E: From<StoreError>>(
         &self,
         site: &'static str,
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
-        let number = self.count.fetch_add(1, Ordering::SeqCst) + 1;
-        let failed = || Err(StoreError::Failed(format!("injected at call {number}, {site}")).into());
-        match (self.plan)(number, site) {
-            Fault::None | Fault::Tamper(_) => work.await,
-            Fault::Fail => failed(),
-            Fault::Hang => pending().await,
-            Fault::Lose => {
-                let _ = work.await;
-                failed()
-            }
-            Fault::Mute => {
-                let _ = work.await;
-                pending().await
-            }
+        let (number, fault) = self.fault(site);
+        suffer(number, site, fault, work).await
+    }
+}
+
+async fn suffer<T, E: From<StoreError>>(
+    number: u64,
+    site: &'static str,
+    fault: Fault,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let failed = || Err(StoreError::Failed(format!("injected at call {number}, {site}")).into());
+    match fault {
+        Fault::None | Fault::Tamper(_) => work.await,
+        Fault::Fail => failed(),
+        Fault::Hang => pending().await,
+        Fault::Lose => {
+            let _ = work.await;
+            failed()
+        }
+        Fault::Mute => {
+            let _ = work.await;
+            pending().await
+        }
+        Fault::After(done) => {
+            let answer = work.await;
+            done();
+            answer
         }
     }
 }
@@ -103,9 +125,9 @@ pub fn op_name(op: &Op) -> &'static str {
 impl Store for FaultStore {
     async fn run(&self, op: Op) -> Result<Applied, Failure> {
         let site = op_name(&op);
-        let next = self.count() + 1;
-        let mut applied = self.meet(site, self.inner.run(op)).await?;
-        if let (Fault::Tamper(change), Some(call)) = ((self.plan)(next, site), &mut applied.call) {
+        let (number, fault) = self.fault(site);
+        let mut applied = suffer(number, site, fault, self.inner.run(op)).await?;
+        if let (Fault::Tamper(change), Some(call)) = (fault, &mut applied.call) {
             change(Arc::make_mut(call));
         }
         Ok(applied)

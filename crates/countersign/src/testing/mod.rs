@@ -5,6 +5,7 @@ mod build;
 mod clock;
 pub mod contract;
 mod fault;
+pub mod races;
 
 use std::sync::Arc;
 use std::time::Duration;

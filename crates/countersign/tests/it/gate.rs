@@ -2,7 +2,7 @@
 
 mod approvers;
 mod basics;
-mod desk;
+pub(crate) mod desk;
 mod edits;
 mod grants;
 mod identity;

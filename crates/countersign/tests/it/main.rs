@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, reason = "tests fail by panicking")]
 
 mod contract;
+mod faults;
 mod gate;
 mod json;
 mod policy;
+mod races;
 mod seed;
 mod text;
