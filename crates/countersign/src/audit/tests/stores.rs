@@ -250,6 +250,25 @@ fn a_checkpoint_waits_for_what_it_signs() {
     assert_eq!((report.events, report.unproven), (6, 0));
 }
 
+/// A key that signs for the first time while an export runs is in no header; the export fails rather than lie.
+#[test]
+fn a_new_key_during_an_export_fails_it() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let mut world = World::new();
+    world.one_whole_call(None);
+    world.sign();
+    let key = world.signer.public_key();
+    let seen = AtomicBool::new(false);
+    let late = through(world, move |mut events| {
+        if !seen.swap(true, Ordering::SeqCst) {
+            events.pop();
+        }
+        events
+    });
+    let error = now(export(&late, None, &ExportOptions::default(), &mut Vec::new())).unwrap_err();
+    assert!(error.to_string().contains(&key), "{error}");
+}
+
 /// I16: many pages, and a session's export among them; memory is that of a page.
 #[test]
 fn a_log_of_many_pages_is_read_to_its_end() {

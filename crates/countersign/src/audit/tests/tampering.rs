@@ -250,6 +250,20 @@ fn a_checkpoint_under_a_wrong_signature_is_found() {
     assert_eq!(found.what, What::Signature { key: public });
 }
 
+/// B136: a key that the header does not name signs nothing, and the header has one spelling.
+#[test]
+fn the_header_names_every_key_that_signs() {
+    let world = world();
+    let file = String::from_utf8(world.export()).unwrap();
+    let named = format!("\"keys\":[\"{}\"]", world.signer.public_key());
+    let unnamed = file.replacen(&named, "\"keys\":[]", 1);
+    let found = check(&rehash(&split(unnamed.as_bytes()), Some(&world.signer))).unwrap_err();
+    assert!(matches!(found.what, What::Key { among: "keys the header names", .. }), "{found}");
+    let spaced = file.replacen("\"v\":1", "\"v\": 1", 1);
+    let found = check(&rehash(&split(spaced.as_bytes()), Some(&world.signer))).unwrap_err();
+    assert_eq!((found.line, found.what), (Some(1), What::NoHeader));
+}
+
 /// B136: only the chain `system` has checkpoints.
 #[test]
 fn a_checkpoint_on_another_chain_is_found() {
