@@ -1,7 +1,7 @@
 //! The store for many nodes: PostgreSQL 13 or later.
 //!
 //! Every node runs the same transitions in the same database. The database's clock decides deadlines; its commit
-//! decides who was first. See [`load`] for how nodes keep out of each other's way.
+//! decides who was first. `load.rs` says how nodes keep out of each other's way.
 //!
 //! Names (sessions, keys, chains …) may hold any character but U+0000, which PostgreSQL cannot store: an operation
 //! with one fails.
@@ -181,10 +181,14 @@ impl Drop for PostgresStore {
 
 /// Every connection gives up rather than hang, and lets go of its locks when its node stalls in a transaction.
 /// `synchronous_commit` is pinned as it was found, so that a later change of the server's settings weakens nothing.
+/// Plans are made for the very values, and go along an index in its order: a page then costs what it shows, however many
+/// rows there are.
 const PREPARE: &str = "
     SELECT set_config('statement_timeout', '30s', false), set_config('lock_timeout', '10s', false),
            set_config('idle_in_transaction_session_timeout', '10s', false),
-           set_config('synchronous_commit', current_setting('synchronous_commit'), false)";
+           set_config('synchronous_commit', current_setting('synchronous_commit'), false),
+           set_config('plan_cache_mode', 'force_custom_plan', false), set_config('enable_bitmapscan', 'off', false),
+           set_config('jit', 'off', false)";
 
 async fn prepare(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query(PREPARE).execute(connection).await.map(drop)
