@@ -30,7 +30,7 @@ use countersign::id::{CallId, GrantId, HoldId};
 use countersign::store::{Applied, CallFilter, EventFilter, Expect, Failure, Op, Record, Store, StoreError};
 use countersign::time::Time;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{PgConnection, PgPool, Row};
+use sqlx::{Connection, PgConnection, PgPool, Row};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -147,9 +147,12 @@ impl PostgresStore {
                 .after_connect(|connection, _| Box::pin(prepare(connection)))
                 .connect_lazy_with(address.clone())
         };
+        // A pool hides why it cannot connect; one connection says it.
+        let connected = tokio::time::timeout(options.connect_within, PgConnection::connect_with(&address)).await;
+        let mut connection = connected.map_err(|_| ConnectError::Unusable("it does not answer".into()))??;
+        check(&mut connection, &options).await?;
+        migrate::migrate(connection).await?;
         let (writers, readers, listening) = (pool(2), pool(options.readers), pool(1));
-        check(&writers, &options).await?;
-        migrate::migrate(&writers).await?;
         let listener = listen::subscribe(&listening).await?;
         let node = Arc::new(Node {
             name: CallId::new().to_string().replace("call_", "node_"),
@@ -199,8 +202,8 @@ const CHECK: &str = "
            current_setting('server_version_num')::int AS version, current_setting('server_encoding') AS encoding,
            pg_is_in_recovery() AS standby";
 
-async fn check(pool: &PgPool, options: &PostgresOptions) -> Result<(), ConnectError> {
-    let row = sqlx::query(CHECK).fetch_one(pool).await?;
+async fn check(connection: &mut PgConnection, options: &PostgresOptions) -> Result<(), ConnectError> {
+    let row = sqlx::query(CHECK).fetch_one(connection).await?;
     let unsafe_settings = [
         ("no_fsync", "fsync", "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();"),
         ("no_sync", "synchronous_commit", "ALTER ROLE CURRENT_USER SET synchronous_commit = on;"),
