@@ -39,7 +39,7 @@ pub(super) struct Job {
 pub(super) enum Trouble {
     /// Nothing was written; the next attempt may succeed.
     Again(String),
-    /// Nothing was written; the connection is gone.
+    /// Nothing was written; the connection is gone or stuck, whatever the operations.
     Lost(String),
     /// Nothing was written, and trying again helps nobody: one of the operations is at fault.
     Spoilt(StoreError),
@@ -69,10 +69,10 @@ impl From<sqlx::Error> for Trouble {
                 Some("23505") if matches!(database.constraint(), Some("calls_pkey" | "holds_pkey" | "grants_pkey")) => {
                     Trouble::Spoilt(StoreError::Failed(text))
                 }
-                // Serialization, deadlock, a lock that took too long, a row that another node wrote first.
-                Some("40001" | "40P01" | "55P03" | "23505") => Trouble::Again(text),
-                // Shut down, restarted or cut off.
-                Some("57P01" | "57P02" | "57P03" | "25P03") => Trouble::Lost(text),
+                // Serialization, deadlock, a row that another node wrote first.
+                Some("40001" | "40P01" | "23505") => Trouble::Again(text),
+                // Shut down, restarted or cut off; or everybody waits for a lock.
+                Some("57P01" | "57P02" | "57P03" | "25P03" | "55P03") => Trouble::Lost(text),
                 Some(code) if code.starts_with("08") => Trouble::Lost(text),
                 _ => Trouble::Spoilt(StoreError::Failed(text)),
             },

@@ -2,7 +2,7 @@
 //!
 //! Notifications carry ids only and may be lost with their connection. So, while somebody listens, the events
 //! themselves are read once a second from where the last reading stopped: a lost notification costs a second, never a
-//! wake-up.
+//! wake-up. (As any tail, that reading stops before a transaction that is still open, anywhere on the server.)
 
 use std::sync::Arc;
 use std::time::Duration;

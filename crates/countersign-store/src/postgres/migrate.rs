@@ -1,6 +1,6 @@
 //! Brings the schema up to date: one transaction per step, so that a node killed half-way leaves a whole step or none.
 
-use sqlx::{Connection, PgConnection, PgPool, Row};
+use sqlx::{Connection, PgConnection, Row};
 
 use super::ConnectError;
 
@@ -11,8 +11,7 @@ const STEPS: [&str; 1] = [include_str!("schema/0001_first.sql")];
 const LOCK: i64 = 0x636f_756e_7465_7201;
 
 /// Applies the steps that are missing. A schema that is up to date needs no right to change it.
-pub(super) async fn migrate(pool: &PgPool) -> Result<(), ConnectError> {
-    let mut connection = pool.acquire().await?.detach();
+pub(super) async fn migrate(mut connection: PgConnection) -> Result<(), ConnectError> {
     let mut version = version(&mut connection).await?;
     if version < STEPS.len() {
         sqlx::raw_sql("SET statement_timeout = 0; SET lock_timeout = 0").execute(&mut connection).await?;

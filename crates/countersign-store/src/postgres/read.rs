@@ -120,10 +120,11 @@ const OF_CHAIN: &str = tail!(
 );
 const OF_SESSION: &str = tail!(
     "chains CROSS JOIN LATERAL (
-         SELECT * FROM events WHERE chain = chains.name AND (xid, id) > ($1::xid8, $2)
+         SELECT * FROM events
+         WHERE chain = chains.name AND (xid, id) > ($1::xid8, $2) AND ($5::uuid IS NULL OR call = $5)
          ORDER BY events.xid, id LIMIT $3
      ) AS events
-     WHERE chains.session = $4 AND ($5::uuid IS NULL OR call = $5) ORDER BY events.xid, id LIMIT $3"
+     WHERE chains.session = $4 ORDER BY events.xid, id LIMIT $3"
 );
 
 /// Reads events after a cursor, in the order of their transactions, and only those below which none is open.

@@ -14,8 +14,8 @@ use countersign::testing::{claimant, decide, submit};
 use countersign::transition::Rejection;
 use countersign_store::PostgresStore;
 use futures::future::join_all;
+use sqlx::PgConnection;
 use sqlx::postgres::PgListener;
-use sqlx::{Connection, PgConnection};
 
 use super::{Bench, PATIENCE, Stall, all_events, check_chains, claim, deploy, until};
 
@@ -239,5 +239,4 @@ async fn a_database_that_is_gone_is_an_error() {
     drop(bench);
     let answer = tokio::time::timeout(PATIENCE, store.run(deploy("s1").op())).await.unwrap();
     assert!(matches!(answer, Err(Failure::Store(_))), "{answer:?}");
-    assert!(PgConnection::connect("postgres://nobody@127.0.0.1:1/none").await.is_err());
 }

@@ -28,6 +28,18 @@ async fn a_server_that_may_forget_is_refused() {
     super::is_pending(&submit(&store, deploy("s1")).await);
 }
 
+/// A server that cannot be reached, or that turns us away, is named as such at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_out_of_reach_is_an_error_that_says_why() {
+    let refused = countersign_store::connect("postgres://nobody@127.0.0.1:1/none").await.err().unwrap();
+    assert!(refused.to_string().contains("refused"), "{refused}");
+    let bench = Bench::new();
+    let elsewhere = bench.database.url().replace("/test_", "/no_such_");
+    let refused = PostgresStore::connect(&elsewhere, bench.options()).await.err().unwrap();
+    assert!(refused.to_string().contains("does not exist"), "{refused}");
+    assert!(PostgresStore::connect("postgres://[", bench.options()).await.is_err());
+}
+
 /// I19: nodes that start together on an empty database all start, and the schema is made once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_start_together_make_the_schema_once() {
