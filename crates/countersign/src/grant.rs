@@ -180,8 +180,9 @@ impl Grant {
         let what = match &self.covers {
             Covers::Exact(_) => "with exactly these arguments".to_owned(),
             Covers::Fields(fields) => {
-                let list: Vec<String> = fields.iter().map(|(name, value)| format!("{name} = {value}")).collect();
-                format!("whenever {}", list.join(" and "))
+                // Names only: a value may be a secret, and this text is written to the log.
+                let list: Vec<&str> = fields.keys().map(String::as_str).collect();
+                format!("whenever the same in {}", list.join(", "))
             }
             Covers::Tool => "with any arguments".to_owned(),
         };

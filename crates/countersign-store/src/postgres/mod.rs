@@ -29,7 +29,7 @@ use countersign::grant::Grant;
 use countersign::id::{CallId, GrantId, HoldId};
 use countersign::store::{Applied, CallFilter, EventFilter, Expect, Failure, Op, Record, Store, StoreError};
 use countersign::time::Time;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::{Connection, PgConnection, PgPool, Row};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -128,6 +128,15 @@ impl Node {
     }
 }
 
+/// A server on another host must prove who it is, unless the address itself says otherwise (`sslmode=…`).
+fn verified(address: PgConnectOptions) -> PgConnectOptions {
+    let host = address.get_host();
+    let here = ["localhost", "127.0.0.1", "::1"].contains(&host) || host.starts_with('/');
+    let unsaid = matches!(address.get_ssl_mode(), PgSslMode::Prefer);
+    let local = here || address.get_socket().is_some();
+    if local || !unsaid { address } else { address.ssl_mode(PgSslMode::VerifyFull) }
+}
+
 impl PostgresStore {
     /// Opens the database, brings its schema up to date, and begins to listen to the other nodes.
     ///
@@ -139,7 +148,7 @@ impl PostgresStore {
     /// Refuses a server with `fsync` or `synchronous_commit` off, one that is older than PostgreSQL 13, a standby, and
     /// a schema newer than this version's.
     pub async fn connect(url: &str, options: PostgresOptions) -> Result<PostgresStore, ConnectError> {
-        let address = PgConnectOptions::from_str(url)?.application_name("countersign");
+        let address = verified(PgConnectOptions::from_str(url)?).application_name("countersign");
         let pool = |size| {
             PgPoolOptions::new()
                 .max_connections(size)
@@ -311,5 +320,22 @@ impl Store for PostgresStore {
 
     fn is_shared(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_on_another_host_must_prove_who_it_is() {
+        let mode = |url: &str| {
+            let address = verified(PgConnectOptions::from_str(url).expect("an address"));
+            format!("{:?}", address.get_ssl_mode())
+        };
+        assert_eq!(mode("postgres://db.example/x"), "VerifyFull");
+        assert_eq!(mode("postgres://db.example/x?sslmode=require"), "Require");
+        assert_eq!(mode("postgres://127.0.0.1/x"), "Prefer");
+        assert_eq!(mode("postgres://localhost/x"), "Prefer");
     }
 }

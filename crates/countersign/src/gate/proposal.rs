@@ -77,9 +77,10 @@ impl Proposal {
         let agents = path.agents.iter().map(|agent| ("agent", Some(agent)));
         for (what, name) in named.into_iter().chain(agents) {
             let Some(name) = name else { continue };
-            if name.trim().is_empty() || name.len() > limits::NAME_BYTES {
+            if name.trim().is_empty() || name.len() > limits::NAME_BYTES || name.contains('\0') {
                 let most = limits::NAME_BYTES;
-                return Err(GateError::BadInput(format!("the {what} must have 1 to {most} bytes and not be blank")));
+                let text = format!("the {what} must have 1 to {most} bytes, not be blank, and hold no zero byte");
+                return Err(GateError::BadInput(text));
             }
         }
         if path.principal.contains('/') {
