@@ -17,7 +17,7 @@ use super::migrate::open_reader;
 use super::rows::{self, failed};
 use super::state::OF_HOLD;
 
-pub(super) const DUE: &str = "SELECT id FROM calls WHERE due_at <= ?1 ORDER BY due_at, id LIMIT ?2";
+pub(super) const DUE: &str = "SELECT id FROM calls WHERE due_at <= ?1 ORDER BY due_at, id";
 /// Events of the whole log, of one call, of one chain; each after a place.
 pub(super) const TAIL: &str = "e.id > ?1 ORDER BY e.id";
 pub(super) const TAIL_OF_CALL: &str = "e.call = ?1 AND e.id > ?2 ORDER BY e.id";
@@ -91,39 +91,39 @@ fn page(limit: Option<usize>) -> usize {
 }
 
 /// The statement that answers a filter, and what it is to be given.
+///
+/// State and limit are spelled out: as parameters SQLite would prepare the statement anew for every value.
 pub(super) fn listing(filter: &CallFilter) -> (String, Vec<Box<dyn ToSql>>) {
-    let mut clauses: Vec<&str> = Vec::new();
+    let mut clauses: Vec<String> = Vec::new();
     let mut values: Vec<Box<dyn ToSql>> = Vec::new();
     let held = filter.holding || filter.state == Some(CallState::Pending);
     if held {
-        clauses.push("holding = 1");
+        clauses.push("holding IS NOT NULL".to_owned());
     }
     if let Some(state) = filter.state {
-        clauses.push("state = ?");
-        values.push(Box::new(state.as_str()));
-        clauses.extend(implied_by(state));
+        clauses.push(format!("state = '{}'", state.as_str()));
+        clauses.extend(implied_by(state).map(str::to_owned));
     }
     if let Some(session) = &filter.session {
-        clauses.push("session = ?");
+        clauses.push("session = ?".to_owned());
         values.push(Box::new(session.to_string()));
     }
     if let Some(principal) = &filter.principal {
-        clauses.push("principal = ?");
+        clauses.push("principal = ?".to_owned());
         values.push(Box::new(principal.to_string()));
     }
     if let Some(digest) = filter.argument_digest {
-        clauses.push("argument_digest = ?");
+        clauses.push("argument_digest = ?".to_owned());
         values.push(Box::new(digest.as_bytes().to_vec()));
     }
     if let Some(after) = filter.after {
-        clauses.push("id > ?");
+        clauses.push("id > ?".to_owned());
         values.push(Box::new(after.as_bytes().to_vec()));
     }
     let index = if held { "INDEXED BY calls_holding" } else { index_for(filter) };
     let filtered = if clauses.is_empty() { "" } else { "WHERE " };
-    let sql = format!("SELECT body FROM calls {index} {filtered}{} ORDER BY id LIMIT ?", clauses.join(" AND "));
-    values.push(Box::new(page(filter.limit) as i64));
-    (sql, values)
+    let (clauses, limit) = (clauses.join(" AND "), page(filter.limit));
+    (format!("SELECT body FROM calls {index} {filtered}{clauses} ORDER BY id LIMIT {limit}"), values)
 }
 
 /// What a state says about other columns, in the words of the index that knows it.
@@ -167,10 +167,9 @@ pub(super) fn calls(connection: &Connection, filter: &CallFilter) -> Result<Vec<
 }
 
 pub(super) fn due(connection: &Connection, now: Time, limit: usize) -> Result<Vec<CallId>, StoreError> {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut statement = connection.prepare_cached(DUE).map_err(failed)?;
-    let ids = statement.query_map([now.0, limit], |row| row.get::<_, Vec<u8>>(0)).map_err(failed)?;
-    ids.map(|id| rows::call_id(&id.map_err(failed)?)).collect()
+    let ids = statement.query_map([now.0], |row| row.get::<_, Vec<u8>>(0)).map_err(failed)?;
+    ids.take(limit).map(|id| rows::call_id(&id.map_err(failed)?)).collect()
 }
 
 pub(super) fn grant(connection: &Connection, id: GrantId) -> Result<Option<Grant>, StoreError> {
