@@ -1,0 +1,216 @@
+//! `countersign approve`.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use countersign::digest::CallDigest;
+use countersign::gate::Decided;
+use countersign::grant::{Remember, RememberCovers, RememberScope};
+use countersign::json::Bounds;
+use countersign::show::View;
+use countersign::{Answer, Hold, HoldId, Json, Limits};
+
+use crate::commands::Form;
+use crate::desk::{Care, Desk};
+use crate::fault::Fault;
+use crate::offer;
+use crate::out;
+use crate::person::person;
+use crate::prompt::{self, Asked, Choice, Question};
+use crate::settings::Place;
+use crate::shapes;
+use crate::signals::Signals;
+
+/// Let a call that waits run, after you have seen it
+///
+/// On a terminal it shows the hold and asks. In a script, say what you have seen: `--digest` is the digest
+/// that `countersign holds --json` gives, and a hold with any other digest is not approved.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The hold
+    id: HoldId,
+    /// The digest of what you have seen; without it the hold is shown and you are asked
+    #[arg(long, value_name = "DIGEST")]
+    digest: Option<CallDigest>,
+    /// Run these arguments instead; they are checked and judged again
+    #[arg(long, value_name = "JSON")]
+    arguments: Option<String>,
+    /// Hand this to the tool, apart from its arguments
+    #[arg(long, value_name = "JSON")]
+    payload: Option<String>,
+    /// Allow the same call from now on: in this session, or in all
+    #[arg(long, value_name = "SCOPE")]
+    remember: Option<ScopeArg>,
+    /// What to remember: exactly these arguments, or every call of the tool
+    #[arg(long, value_name = "WHAT", requires = "remember", default_value = "exact")]
+    covers: CoversArg,
+    #[command(flatten)]
+    place: Place,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  countersign approve hold_0190…
+  countersign approve hold_0190… --digest cs1c:4f…
+  countersign approve hold_0190… --digest cs1c:4f… --arguments '{"path": "a.txt"}'
+  countersign approve hold_0190… --digest cs1c:4f… --remember session"#;
+
+/// Where a grant holds.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ScopeArg {
+    /// In the session of the call
+    Session,
+    /// In every session
+    Global,
+}
+
+/// What a grant covers.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum CoversArg {
+    /// Exactly these arguments
+    Exact,
+    /// Every call of the tool
+    Tool,
+}
+
+/// Approves.
+pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
+    if args.digest.is_none() && !prompt::is_interactive() {
+        return Err(Fault::usage("without a terminal to show the hold on, --digest is required")
+            .next("`countersign holds --json` has the digest; pass the one you have looked at"));
+    }
+    let wanted = wanted(&args)?;
+    let desk = Desk::open(&args.place, Care::Full).await?;
+    let open = find(&desk, args.id).await?;
+    let remember = match &wanted {
+        Answer::Approve { remember, .. } => remember.clone(),
+        Answer::Deny { .. } | Answer::Respond { .. } => None,
+    };
+    let mut rule = Vec::new();
+    if let Some(remember) = &remember {
+        let preview = offer::preview(desk.store(), &open, remember, &person()).await?;
+        rule = preview.map_err(|error| Fault::refused(format!("nothing can be remembered: {error}")))?;
+    }
+    let (answer, digest) = match args.digest {
+        Some(digest) => {
+            rule.iter().for_each(out::say);
+            (wanted, digest)
+        }
+        None => match ask(&desk, &open, wanted, rule).await? {
+            Some(answer) => (answer, open.digest),
+            None => {
+                out::say("Nothing was decided; the call goes on waiting.");
+                return Ok(());
+            }
+        },
+    };
+    let mut decision = open.decision(person(), "cli", answer);
+    decision.digest = digest;
+    let decided = desk.gate.decide(open.id, decision).await?;
+    desk.sign().await;
+    report(&decided, args.id, form)
+}
+
+/// What the options ask for.
+fn wanted(args: &Args) -> Result<Answer, Fault> {
+    let bad = |option: &str, error: &dyn std::fmt::Display| Fault::usage(format!("{option} is not valid: {error}"));
+    let arguments = args.arguments.as_deref().map(|text| Json::arguments(text, &Limits::default())).transpose();
+    let payload = args.payload.as_deref().map(|text| Json::ingest(text, Bounds::PAYLOAD)).transpose();
+    let remember = args.remember.map(|scope| Remember {
+        scope: match scope {
+            ScopeArg::Session => RememberScope::Session,
+            ScopeArg::Global => RememberScope::Global,
+        },
+        covers: match args.covers {
+            CoversArg::Exact => RememberCovers::Exact,
+            CoversArg::Tool => RememberCovers::Tool,
+        },
+        ..Remember::session()
+    });
+    Ok(Answer::Approve {
+        arguments: arguments.map_err(|error| bad("--arguments", &error))?,
+        payload: payload.map_err(|error| bad("--payload", &error))?,
+        remember,
+    })
+}
+
+/// Shows the hold and asks. None: nothing is decided.
+async fn ask(desk: &Desk, open: &Hold, wanted: Answer, rule: Vec<String>) -> Result<Option<Answer>, Fault> {
+    let now = desk.store().now().await?;
+    let plain = wanted == Answer::approve();
+    let mut view = View::of(&open.call, open, now);
+    add_wishes(&mut view, &wanted, &rule);
+    let offers = if plain { offer::offers(desk.store(), open, &person()).await? } else { Vec::new() };
+    let mut choices = vec![Choice::Leave, Choice::Approve];
+    if plain {
+        choices.extend(prompt::choices(open, &offers).into_iter().filter(|choice| *choice != Choice::Approve));
+    }
+    let question = Question { view, arguments: open.call.shown_arguments().clone(), choices, offers, notice: None };
+    let begin = std::time::Instant::now();
+    let life: Option<Duration> = open.expires_at.map(|at| now.until(at));
+    let left = move || life.map(|life| life.saturating_sub(begin.elapsed()));
+    let mut signals = Signals::listen()?;
+    match prompt::ask(question, left, prompt::closed(&desk.gate, open), &mut signals).await? {
+        Asked::Answer(answer) if answer == Answer::approve() => Ok(Some(wanted)),
+        Asked::Answer(answer) => Ok(Some(answer)),
+        Asked::Left | Asked::Stop => Ok(None),
+        Asked::Closed => Err(Fault::refused("the hold closed meanwhile: it expired, or somebody else decided")),
+    }
+}
+
+/// Puts what the options ask for where it is read before anything is approved.
+fn add_wishes(view: &mut View, wanted: &Answer, rule: &[String]) {
+    use countersign::show::{Line, LineKind, escape};
+    let mut add = |label: &str, text: String| {
+        view.lines.push(Line { kind: LineKind::Fact, indent: 0, label: label.to_owned(), text });
+    };
+    if let Answer::Approve { arguments, payload, .. } = wanted {
+        if let Some(arguments) = arguments {
+            add("you change", format!("the arguments to {}", escape(arguments.as_str())));
+        }
+        if let Some(payload) = payload {
+            add("you add", format!("for the tool: {}", escape(payload.as_str())));
+        }
+    }
+    for line in rule {
+        add("you allow", line.clone());
+    }
+}
+
+/// Finds an open or closed hold.
+pub(crate) async fn find(desk: &Desk, id: HoldId) -> Result<Hold, Fault> {
+    let call = desk.store().call_of_hold(id).await?;
+    let open = call.as_ref().and_then(|call| Hold::of(call, id));
+    open.ok_or_else(|| Fault::failed(format!("there is no hold `{id}`")).next("`countersign holds` lists what waits"))
+}
+
+/// Says what came of a decision.
+pub(crate) fn report(decided: &Decided, id: HoldId, form: Form) -> Result<(), Fault> {
+    let hold = Hold::of(&decided.call, id);
+    let state = hold.as_ref().map_or("gone", |hold| hold.state.as_str());
+    if form == Form::Json {
+        let value = shapes::Decided {
+            hold: id,
+            state,
+            replayed: decided.replayed,
+            grant: decided.grant.as_ref().map(|grant| shapes::Grant::of(grant, grant.made_at)),
+            released: decided.released,
+            call: shapes::Call::of(&decided.call),
+        };
+        return Ok(out::json(&value)?);
+    }
+    let again = if decided.replayed { " (as decided before)" } else { "" };
+    out::data(format_args!("{id} {state}{again}; the call is {}", decided.call.state))?;
+    if let Some(next) = decided.call.open_hold().filter(|open| open.id != id) {
+        out::data(format_args!("the edit needs a decision of its own: {}", next.id))?;
+    } else if state == "pending" {
+        out::say("More approvals are needed before it runs.");
+    }
+    if let Some(grant) = &decided.grant {
+        out::data(format_args!("{} made: {}", grant.id, countersign::show::escape(&grant.as_rule())))?;
+    }
+    if decided.released > 0 {
+        out::data(format_args!("{} other holds are released by it", decided.released))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,259 @@
+//! `countersign audit`.
+
+use std::fs::File;
+use std::io::{self, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Subcommand;
+use countersign::audit::{ExportOptions, Problem, Report, VerifyOptions, export, verify, verify_store};
+use countersign::event::{Cursor, Event, EventName};
+use countersign::show::escape;
+use countersign::store::EventFilter;
+use countersign::{Store, limits};
+use serde_json::json;
+
+use crate::commands::Form;
+use crate::desk::{Care, Desk};
+use crate::fault::Fault;
+use crate::out::{self, Cell};
+use crate::settings::Place;
+
+/// Read the record, check it, export it
+///
+/// Every step of every call is an event, hashed over the one before it and signed. What is not there did not happen.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  countersign audit                                  # the log of the store
+  countersign audit log --session s1
+  countersign audit export > log.jsonl               # everything needed to check it elsewhere
+  countersign audit verify log.jsonl --key BASE64    # offline; without a file, the store itself"#;
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the events, oldest first
+    Log(LogArgs),
+    /// Check a log to its end; exit code 1 with the first bad event and why
+    Verify(VerifyArgs),
+    /// Write the log as JSON lines that need nothing else to be checked
+    Export(LogArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct LogArgs {
+    /// Only this session
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+struct VerifyArgs {
+    /// An export; `-` is stdin; without it the store is checked
+    file: Option<PathBuf>,
+    /// A public key that must have signed; several with several --key
+    #[arg(long, value_name = "KEY")]
+    key: Vec<String>,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Reads, checks or exports.
+pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
+    match args.command {
+        None => log(args.log, form).await,
+        Some(Command::Log(args)) => log(args, form).await,
+        Some(Command::Verify(args)) => check(args, form).await,
+        Some(Command::Export(args)) => write(args).await,
+    }
+}
+
+async fn log(args: LogArgs, form: Form) -> Result<(), Fault> {
+    let desk = Desk::open(&args.place, Care::Rescue).await?;
+    let events = events(desk.store(), args.session.as_deref()).await?;
+    if form == Form::Json {
+        for event in &events {
+            // The body is printed as the bytes that are hashed.
+            out::data(&event.body)?;
+        }
+        return Ok(());
+    }
+    if events.is_empty() {
+        out::say("The record is empty.");
+    }
+    print(&events, out::columns())
+}
+
+/// All events of a store, oldest first.
+pub(crate) async fn events(store: &Arc<dyn Store>, session: Option<&str>) -> Result<Vec<Event>, Fault> {
+    let session = session.map(Arc::from);
+    let filter = EventFilter { session, limit: Some(limits::PAGE_ROWS), ..EventFilter::default() };
+    let mut events: Vec<Event> = Vec::new();
+    loop {
+        let after = events.last().map_or(Cursor::default(), |event| event.cursor);
+        let page = store.events(after, filter.clone()).await?;
+        if page.is_empty() {
+            return Ok(events);
+        }
+        events.extend(page);
+    }
+}
+
+/// Prints events as a table.
+pub(crate) fn print(events: &[Event], room: usize) -> Result<(), Fault> {
+    let row = |event: &Event| {
+        let at = event.at.to_string();
+        let time = at.get(11..23).unwrap_or(&at).to_owned();
+        vec![
+            Cell::styled(out::DIM, &event.chain.0),
+            Cell::styled(out::DIM, event.seq),
+            Cell::styled(out::DIM, time),
+            Cell::new(event.name),
+            Cell::new(detail(event)),
+        ]
+    };
+    let rows: Vec<Vec<Cell>> = events.iter().map(row).collect();
+    for line in out::table(&["chain", "#", "time", "event", "what"], &rows, room) {
+        out::data(line)?;
+    }
+    Ok(())
+}
+
+/// What an event says, in a few words: the members that tell most, in a fixed order.
+fn detail(event: &Event) -> String {
+    const TELLING: [&str; 16] = [
+        "tool",
+        "answer",
+        "by",
+        "rules",
+        "reason",
+        "kind",
+        "grant",
+        "as",
+        "outcome",
+        "arguments",
+        "error",
+        "agent",
+        "owner",
+        "policy",
+        "problem",
+        "key",
+    ];
+    let value = event.value();
+    let is_submission = event.name == EventName::CallSubmitted;
+    let word = |name: &str| {
+        if is_submission && name == "policy" {
+            return None;
+        }
+        let text = match value.get(name)? {
+            serde_json::Value::String(text) => text.clone(),
+            serde_json::Value::Null => return None,
+            serde_json::Value::Array(items) => {
+                let items: Vec<&str> = items.iter().filter_map(|item| item.as_str()).collect();
+                items.join(",")
+            }
+            other => other.to_string(),
+        };
+        Some(if matches!(name, "tool" | "arguments") { text } else { format!("{name}={text}") })
+    };
+    let words: Vec<String> = TELLING.iter().filter_map(|name| word(name)).collect();
+    words.join(" ")
+}
+
+async fn check(args: VerifyArgs, form: Form) -> Result<(), Fault> {
+    let options = VerifyOptions { pinned: args.key.clone() };
+    let checked = match &args.file {
+        Some(path) if path == Path::new("-") => verify(BufReader::new(io::stdin().lock()), &options),
+        Some(path) => {
+            let file =
+                File::open(path).map_err(|error| Fault::usage(format!("cannot read `{}`: {error}", path.display())))?;
+            verify(BufReader::new(file), &options)
+        }
+        None => {
+            let desk = Desk::open(&args.place, Care::Rescue).await?;
+            verify_store(&**desk.store(), &options).await
+        }
+    };
+    match checked {
+        Ok(report) => tell(&report, form),
+        Err(problem) => Err(refuted(&problem, args.file.as_deref(), form)?),
+    }
+}
+
+/// Says what a log proves.
+pub(crate) fn tell(report: &Report, form: Form) -> Result<(), Fault> {
+    if form == Form::Json {
+        let value = json!({
+            "verified": true,
+            "events": report.events,
+            "chains": report.chains.len(),
+            "checkpoints": report.checkpoints,
+            "keys": report.keys,
+            "unsigned": report.unproven,
+            "complete": report.complete,
+            "open_calls": report.open_calls,
+            "clock_steps": report.clock_steps_total,
+        });
+        return Ok(out::json(&value)?);
+    }
+    let by = match report.keys.is_empty() {
+        true => "signed by nobody".to_owned(),
+        false => format!("signed by {}", escape(&report.keys.join(", "))),
+    };
+    let verified = out::paint(out::GOOD, "verified:");
+    out::data(format_args!("{verified} {} events, {} chains, {by}", report.events, report.chains.len()))?;
+    if report.unproven > 0 {
+        out::warn(format_args!("{} events at the end are under no signature yet", report.unproven));
+    }
+    if report.clock_steps_total > 0 {
+        out::warn(format_args!("the clock went back {} times", report.clock_steps_total));
+    }
+    Ok(())
+}
+
+fn refuted(problem: &Problem, file: Option<&Path>, form: Form) -> Result<Fault, Fault> {
+    if form == Form::Json {
+        out::json(&json!({
+            "verified": false,
+            "line": problem.line,
+            "chain": problem.chain,
+            "seq": problem.seq,
+            "problem": problem.what.to_string(),
+        }))?;
+    }
+    let place = match (file, problem.line) {
+        (Some(file), Some(line)) => format!("{}:{line}: ", file.display()),
+        (Some(file), None) => format!("{}: ", file.display()),
+        (None, _) => String::new(),
+    };
+    let event = match (&problem.chain, problem.seq) {
+        (Some(chain), Some(seq)) => format!("event {seq} of chain `{}`: ", chain.0),
+        (Some(chain), None) => format!("chain `{}`: ", chain.0),
+        (None, _) => String::new(),
+    };
+    let what = format!("{place}not verified: {event}{}", problem.what);
+    Ok(Fault::failed(what).next(problem.what.next_step()))
+}
+
+async fn write(args: LogArgs) -> Result<(), Fault> {
+    let desk = Desk::open(&args.place, Care::Full).await?;
+    let options = ExportOptions { session: args.session.as_deref().map(Arc::from) };
+    let mut stdout = io::BufWriter::new(io::stdout());
+    let exported = export(&**desk.store(), desk.signer.as_ref(), &options, &mut stdout).await;
+    let exported = exported.map_err(|error| match error {
+        countersign::audit::ExportError::Write(error) => Fault::from(error).context("cannot write the export"),
+        error => Fault::failed(error),
+    })?;
+    stdout.flush()?;
+    out::say(format_args!("{} events; check them with `countersign audit verify FILE`", exported.events));
+    Ok(())
+}

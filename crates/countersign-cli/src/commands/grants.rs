@@ -1,0 +1,103 @@
+//! `countersign grants`.
+
+use clap::Subcommand;
+use countersign::GrantId;
+use countersign::show::escape;
+
+use crate::commands::Form;
+use crate::desk::{Care, Desk};
+use crate::fault::Fault;
+use crate::out::{self, Cell};
+use crate::person::person;
+use crate::settings::Place;
+use crate::shapes;
+
+/// List what was remembered, and revoke it
+///
+/// A grant is a remembered approval: it turns "ask" into "allow" for the calls it covers, never a "deny".
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    list: ListArgs,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  countersign grants
+  countersign grants --all --json
+  countersign grants revoke grant_0190…"#;
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List grants, newest last
+    List(ListArgs),
+    /// End a grant; it covers nothing from the next claim on
+    Revoke(RevokeArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ListArgs {
+    /// Also those that ended
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+struct RevokeArgs {
+    /// The grant
+    id: GrantId,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Lists or revokes.
+pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
+    match args.command {
+        None => list(args.list, form).await,
+        Some(Command::List(args)) => list(args, form).await,
+        Some(Command::Revoke(args)) => revoke(args, form).await,
+    }
+}
+
+async fn list(args: ListArgs, form: Form) -> Result<(), Fault> {
+    let desk = Desk::open(&args.place, Care::Rescue).await?;
+    let now = desk.store().now().await?;
+    let mut grants = desk.store().grants().await?;
+    grants.retain(|grant| args.all || grant.is_live(now));
+    if form == Form::Json {
+        let shapes: Vec<_> = grants.iter().map(|grant| shapes::Grant::of(grant, now)).collect();
+        return Ok(out::json(&shapes)?);
+    }
+    if grants.is_empty() {
+        out::say("Nothing is remembered.");
+        return Ok(());
+    }
+    let row = |grant: &countersign::grant::Grant| {
+        let state = match (&grant.revoked, grant.is_live(now)) {
+            (Some(_), _) => Cell::styled(out::BAD, "revoked"),
+            (None, true) => Cell::styled(out::GOOD, "live"),
+            (None, false) => Cell::styled(out::DIM, "ended"),
+        };
+        vec![Cell::styled(out::BOLD, grant.id), state, Cell::new(&grant.made_by.id), Cell::new(grant.as_rule())]
+    };
+    let rows: Vec<Vec<Cell>> = grants.iter().map(row).collect();
+    for line in out::table(&["grant", "state", "made by", "rule"], &rows, out::columns().max(140)) {
+        out::data(line)?;
+    }
+    Ok(())
+}
+
+async fn revoke(args: RevokeArgs, form: Form) -> Result<(), Fault> {
+    let desk = Desk::open(&args.place, Care::Rescue).await?;
+    let grant = desk.gate.revoke(args.id, person()).await?;
+    desk.sign().await;
+    match form {
+        Form::Json => out::json(&shapes::Grant::of(&grant, grant.made_at))?,
+        Form::Text => out::data(format_args!("{} revoked: {}", grant.id, escape(&grant.as_rule())))?,
+    }
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! Runs the demo's agent: proposes each call, asks where there is something to ask, and goes on.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use countersign::show::{View, escape};
+use countersign::store::Op;
+use countersign::tool::FnTool;
+use countersign::transition::Rejection;
+use countersign::{
+    Answer, Call, CallState, Effect, Gate, GateError, Hold, Path, Proposal, Refusal, RefusalKind, Tool as _,
+};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::answers::Answers;
+use super::script::{Move, moves};
+use crate::commands::open_holds;
+use crate::fault::Fault;
+use crate::offer;
+use crate::out;
+use crate::person::person;
+use crate::prompt::{self, Asked, Question};
+use crate::signals::Signals;
+
+/// The session all of the demo's calls belong to.
+pub(crate) const SESSION: &str = "demo";
+
+/// Who answers.
+pub(crate) enum Answering {
+    /// The person at the terminal.
+    Person,
+    /// A file.
+    File(Answers),
+}
+
+/// How the run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The agent came to its end.
+    Whole,
+    /// Somebody stopped it.
+    Stopped,
+}
+
+/// The demo in the making.
+pub(crate) struct Run {
+    pub(crate) gate: Gate,
+    pub(crate) holds: UnboundedReceiver<Hold>,
+    pub(crate) tools: Vec<Arc<FnTool>>,
+    pub(crate) answering: Answering,
+    pub(crate) calls: Vec<Arc<Call>>,
+}
+
+impl Run {
+    /// Makes every move. An error withdraws what still waits, too.
+    pub(crate) async fn go(&mut self) -> Result<Ended, Fault> {
+        let mut signals = Signals::listen()?;
+        for (index, wish) in moves().into_iter().enumerate() {
+            say_wish(index + 1, &wish);
+            match self.make(wish, &mut signals).await {
+                Ok(Some(call)) => {
+                    say_end(&call);
+                    self.calls.push(call);
+                }
+                Ok(None) => {
+                    self.withdraw().await?;
+                    return Ok(Ended::Stopped);
+                }
+                Err(fault) => {
+                    self.withdraw().await?;
+                    return Err(fault);
+                }
+            }
+        }
+        if let Answering::File(answers) = &self.answering {
+            answers.end()?;
+        }
+        Ok(Ended::Whole)
+    }
+
+    /// Makes one move. None: the person wants everything to stop.
+    async fn make(&mut self, wish: Move, signals: &mut Signals) -> Result<Option<Arc<Call>>, Fault> {
+        let tool = self.tools.iter().find(|tool| &*tool.definition().tool.name == wish.tool).map(Arc::clone);
+        let tool = tool.ok_or_else(|| Fault::failed(format!("the demo has no tool `{}`", wish.tool)))?;
+        let path = Path { agents: ["tidier".into()].into(), ..Path::session(SESSION) };
+        let mut proposal = Proposal::new(wish.tool, wish.arguments).path(path);
+        proposal.hint = wish.hint.map(Arc::from);
+        let gate = self.gate.clone();
+        // On a task of its own: a lease must be renewed while the person thinks.
+        let mut call = tokio::spawn(async move { gate.call(&*tool, proposal).await });
+        loop {
+            let open = tokio::select! {
+                ended = &mut call => {
+                    let ended = ended.map_err(|error| Fault::failed(format!("the agent ended badly: {error}")))?;
+                    return Ok(Some(ended?));
+                }
+                () = signals.any() => return Ok(None),
+                open = self.holds.recv() => open.ok_or_else(|| Fault::failed("the gate is gone"))?,
+            };
+            if !self.decide(open, signals).await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Gets an answer and records it. False: the person wants everything to stop.
+    async fn decide(&mut self, open: Hold, signals: &mut Signals) -> Result<bool, Fault> {
+        let mut notice = None;
+        loop {
+            let (answer, line) = match &mut self.answering {
+                Answering::File(answers) => {
+                    let (line, answer) = answers.next(&format!("`{}`", open.call.facts.tool))?;
+                    (answer, Some(line))
+                }
+                Answering::Person => match ask(&self.gate, &open, notice.take(), signals).await? {
+                    Asked::Answer(answer) => (answer, None),
+                    Asked::Closed => {
+                        out::say(out::paint(out::WAIT, "  the hold closed: expired, or decided elsewhere"));
+                        return Ok(true);
+                    }
+                    Asked::Left | Asked::Stop => return Ok(false),
+                },
+            };
+            say_answer(&answer);
+            let decision = open.decision(person(), if line.is_some() { "answers" } else { "terminal" }, answer);
+            match (self.gate.decide(open.id, decision).await, line, &self.answering) {
+                (Ok(decided), ..) => {
+                    if let Some(grant) = &decided.grant {
+                        out::say(format_args!("  remembered: {}", escape(&grant.as_rule())));
+                    }
+                    return Ok(true);
+                }
+                (Err(GateError::Rejected(Rejection::Closed(_))), None, _) => return Ok(true),
+                (Err(error), Some(line), Answering::File(answers)) => {
+                    return Err(answers.refuse(line, &format!("the answer was not taken: {error}")));
+                }
+                (Err(error @ (GateError::Rejected(_) | GateError::BadEdit(_) | GateError::BadInput(_))), ..) => {
+                    notice = Some(format!("Not taken: {error}"));
+                }
+                (Err(error), ..) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Withdraws what still waits, before its run and inside it.
+    async fn withdraw(&self) -> Result<(), Fault> {
+        for open in open_holds(self.gate.store(), Some(SESSION)).await? {
+            let refusal = Refusal::new(RefusalKind::Cancelled).because("the run was stopped");
+            let op = match open.in_run() {
+                true => Op::Close { hold: open.id, refusal },
+                false => Op::Cancel { call: open.call.id, refusal },
+            };
+            match self.gate.store().run(op).await {
+                Ok(_) | Err(countersign::store::Failure::Rejected(_)) => {}
+                Err(failure) => return Err(failure.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn ask(gate: &Gate, open: &Hold, notice: Option<String>, signals: &mut Signals) -> Result<Asked, Fault> {
+    let now = gate.store().now().await?;
+    let offers = offer::offers(gate.store(), open, &person()).await?;
+    let question = Question {
+        view: View::of(&open.call, open, now),
+        arguments: open.call.shown_arguments().clone(),
+        choices: prompt::choices(open, &offers),
+        offers,
+        notice,
+    };
+    let begin = Instant::now();
+    let life: Option<Duration> = open.expires_at.map(|at| now.until(at));
+    let left = move || life.map(|life| life.saturating_sub(begin.elapsed()));
+    Ok(prompt::ask(question, left, prompt::closed(gate, open), signals).await?)
+}
+
+fn say_wish(number: usize, wish: &Move) {
+    out::say("");
+    out::say(format_args!("{} {}", out::paint(out::BOLD, format_args!("{number}. agent:")), wish.says));
+    let call = format!("{} {}", wish.tool, wish.arguments);
+    out::say(format_args!("   {}", out::paint(out::DIM, out::fit(&escape(&call), out::columns().saturating_sub(4)))));
+}
+
+fn say_answer(answer: &Answer) {
+    let words = match answer {
+        Answer::Approve { arguments: Some(_), .. } => "you approve, with other arguments".to_owned(),
+        Answer::Approve { remember: Some(_), .. } => "you approve, and want it remembered".to_owned(),
+        Answer::Approve { .. } => "you approve".to_owned(),
+        Answer::Deny { reason: Some(reason) } => format!("you deny: {}", escape(reason)),
+        Answer::Deny { reason: None } => "you deny".to_owned(),
+        Answer::Respond { response } => format!("you answer instead: {}", escape(response.as_str())),
+    };
+    out::say(format_args!("   {}", out::paint(out::BOLD, words)));
+}
+
+/// Says what came of a call, and by whose word.
+fn say_end(call: &Call) {
+    let rules = call.verdict.rules().join(", ");
+    let (style, words) = match (call.state, &call.refusal) {
+        (CallState::Succeeded, _) if call.grant.is_some() => {
+            (out::GOOD, "done: allowed by what you had remembered".into())
+        }
+        (CallState::Succeeded, _) if call.verdict.effect == Effect::Allow && call.holds.is_empty() => {
+            (out::GOOD, format!("done: allowed by rule `{rules}`, nobody was asked"))
+        }
+        (CallState::Succeeded, _) => (out::GOOD, "done".to_owned()),
+        (CallState::Answered, _) => (out::WAIT, "not run: the agent got your answer".to_owned()),
+        (CallState::Denied, Some(refusal)) if refusal.kind == RefusalKind::DeniedByRule => {
+            let reason = refusal.reason.as_deref().unwrap_or("no reason given");
+            (out::BAD, format!("not run: denied by rule `{rules}` ({reason}), nobody was asked"))
+        }
+        (state, Some(refusal)) => {
+            let reason = refusal.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            (out::BAD, format!("not run ({state}, {}){reason}", refusal.kind.as_str()))
+        }
+        (state, None) => (out::WAIT, state.to_string()),
+    };
+    out::say(format_args!("   {}", out::paint(style, escape(&words))));
+}

@@ -1,0 +1,92 @@
+//! A store opened to be worked on from here: holds decided, grants revoked, doubts settled.
+
+use std::sync::Arc;
+
+use countersign::redact::Redactor;
+use countersign::signer::Signer;
+use countersign::{Gate, Policy, Store};
+
+use crate::fault::Fault;
+use crate::home::Home;
+use crate::key;
+use crate::out;
+use crate::settings::{Place, Settings};
+
+/// How much must be in order before a command may work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Care {
+    /// Everything: what loosens waits until configuration and key are in order.
+    Full,
+    /// The store alone: what lists or tightens works whatever else is broken, if the store is named.
+    Rescue,
+}
+
+/// A store, opened, and the gate over it.
+pub(crate) struct Desk {
+    pub(crate) gate: Gate,
+    /// The key that signs the record; none where it is broken and not needed.
+    pub(crate) signer: Option<Arc<Signer>>,
+}
+
+impl Desk {
+    /// Opens the store that the options or the configuration name.
+    pub(crate) async fn open(place: &Place, care: Care) -> Result<Desk, Fault> {
+        let home = Home::from_env();
+        let settings = match (Settings::load(place, &home), care, &place.store) {
+            (Ok(settings), ..) => settings,
+            (Err(fault), Care::Rescue, Some(_)) => {
+                out::warn(format_args!("the configuration is not used: {fault}"));
+                Settings { config: Default::default(), file: None }
+            }
+            (Err(fault), ..) => return Err(fault),
+        };
+        let signer = match (home.data_folder().and_then(|folder| key::load(&folder)), care) {
+            (Ok(signer), _) => Some(signer),
+            (Err(fault), Care::Rescue) => {
+                out::warn(format_args!("the record will not be signed now: {fault}"));
+                None
+            }
+            (Err(fault), Care::Full) => return Err(fault),
+        };
+        let store = countersign_store::connect(&settings.store(place, &home)?).await?;
+        Desk::over(store, &settings, signer).await
+    }
+
+    async fn over(store: Arc<dyn Store>, settings: &Settings, signer: Option<Arc<Signer>>) -> Result<Desk, Fault> {
+        let policy = match store.policy().await? {
+            Some((_, source)) => Policy::from_yaml(&source)
+                .map_err(|errors| Fault::failed(format!("the store's policy cannot be read: {errors}")))?,
+            None => settings.config.policy.clone(),
+        };
+        let redact = &settings.config.redact;
+        let redactor = Redactor::new(&redact.keys, &redact.values).map_err(Fault::failed)?.and_standard();
+        let mut builder = Gate::builder()
+            .policy(policy)
+            .store(store)
+            .limits(settings.config.limits.clone())
+            .redactor(redactor)
+            .decided_elsewhere()
+            .without_sweeper();
+        if let Some(signer) = &signer {
+            builder = builder.signer(Arc::clone(signer));
+        }
+        let desk = Desk { gate: builder.build()?, signer };
+        // What crashed or expired while nobody looked is shown as what it is.
+        if let Err(error) = desk.gate.sweep().await {
+            out::warn(format_args!("what is overdue could not be settled: {}", out::safe_lines(&error.to_string())));
+        }
+        Ok(desk)
+    }
+
+    /// The store.
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        self.gate.store()
+    }
+
+    /// Signs what was just recorded. The act itself stands either way.
+    pub(crate) async fn sign(&self) {
+        if let Err(error) = self.gate.checkpoint().await {
+            out::warn(format_args!("the record could not be signed: {}", out::safe_lines(&error.to_string())));
+        }
+    }
+}

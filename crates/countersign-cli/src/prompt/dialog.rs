@@ -1,0 +1,316 @@
+//! The question as a state: keys go in, an answer comes out. Knows no terminal and reads no clock.
+
+use std::time::Duration;
+
+use countersign::grant::{Remember, RememberScope};
+use countersign::json::Bounds;
+use countersign::show::View;
+use countersign::{Answer, Json, Limits};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::body::{self, Row};
+use super::choice::Choice;
+use super::input::Input;
+use super::pretty::pretty;
+
+/// How long what lets a call run sleeps after it was drawn, so that a key meant for something else hits nothing.
+pub(crate) const SLEEP: Duration = Duration::from_millis(700);
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    /// What the approver sees.
+    pub(crate) view: View,
+    /// The arguments as shown, to begin an edit with.
+    pub(crate) arguments: Json,
+    /// What may be chosen; the first has the focus.
+    pub(crate) choices: Vec<Choice>,
+    /// What may be remembered.
+    pub(crate) offers: Vec<Offer>,
+    /// Why the last answer was not taken.
+    pub(crate) notice: Option<String>,
+}
+
+/// A grant that could be made, as a rule.
+#[derive(Clone, Debug)]
+pub(crate) struct Offer {
+    /// Where it would hold.
+    pub(crate) scope: RememberScope,
+    /// How it reads, and what it would have covered. Safe to print.
+    pub(crate) lines: Vec<String>,
+}
+
+/// What a key did.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Step {
+    /// The question still stands.
+    Stay,
+    /// The person answered.
+    Done(Answer),
+    /// The person decides nothing.
+    Left,
+    /// The person wants everything to stop.
+    Stop,
+}
+
+/// Where the person is.
+#[derive(Clone, Debug)]
+pub(crate) enum Stage {
+    /// Reading and choosing.
+    Choosing,
+    /// Writing why not.
+    Denying(Input),
+    /// Writing an answer.
+    Responding(Input),
+    /// Writing other arguments.
+    Editing(Input),
+    /// Looking at the edited arguments.
+    Checking(Json),
+    /// Looking at the rules that could be made.
+    Remembering,
+}
+
+/// A question in front of a person.
+#[derive(Debug)]
+pub(crate) struct Dialog {
+    pub(super) question: Question,
+    pub(super) stage: Stage,
+    pub(super) focus: usize,
+    pub(super) notice: Option<String>,
+    /// The rows of the present stage at the present width.
+    pub(super) rows: Vec<Row>,
+    pub(super) width: usize,
+    /// The first row drawn, and how many rows were drawn at once.
+    pub(super) top: usize,
+    pub(super) page: usize,
+    /// How many rows from the first on have been drawn.
+    pub(super) seen: usize,
+    awake_at: Duration,
+}
+
+impl Dialog {
+    /// Puts a question, at this moment.
+    pub(crate) fn new(question: Question, now: Duration) -> Dialog {
+        let notice = question.notice.clone();
+        let mut dialog = Dialog {
+            question,
+            stage: Stage::Choosing,
+            focus: 0,
+            notice: None,
+            rows: Vec::new(),
+            width: 0,
+            top: 0,
+            page: 1,
+            seen: 0,
+            awake_at: Duration::ZERO,
+        };
+        dialog.enter(Stage::Choosing, now);
+        dialog.notice = notice;
+        dialog
+    }
+
+    /// What may be chosen at this stage.
+    pub(crate) fn bar(&self) -> Vec<Choice> {
+        match &self.stage {
+            Stage::Choosing => self.question.choices.clone(),
+            Stage::Checking(_) => vec![Choice::Back, Choice::ApproveEdited],
+            Stage::Remembering => {
+                let offers = self.question.offers.iter().map(|offer| Choice::RememberIn(offer.scope));
+                std::iter::once(Choice::Back).chain(offers).collect()
+            }
+            Stage::Denying(_) | Stage::Responding(_) | Stage::Editing(_) => Vec::new(),
+        }
+    }
+
+    /// Whether everything there is to see was drawn.
+    pub(crate) fn all_seen(&self) -> bool {
+        self.seen >= self.rows.len() && self.width > 0
+    }
+
+    /// How long until a choice that lets something run may be taken; none where it may.
+    pub(crate) fn sleeps(&self, now: Duration) -> Option<Duration> {
+        self.awake_at.checked_sub(now).filter(|left| !left.is_zero())
+    }
+
+    /// Notes that the screen was drawn anew: the size changed, or the window came back.
+    pub(crate) fn disturbed(&mut self, now: Duration) {
+        self.awake_at = now + SLEEP;
+    }
+
+    /// Lays the present stage out for a width. Another width is another picture, to be read again.
+    pub(super) fn lay_out(&mut self, width: usize) {
+        if self.width != width {
+            self.width = width;
+            self.rows = body::rows(self);
+            (self.top, self.seen) = (0, 0);
+        }
+    }
+
+    /// Forgets what was laid out and shown: the window became too small for it.
+    pub(super) fn forget(&mut self) {
+        self.width = 0;
+    }
+
+    /// Takes pasted text, where text is wanted. Anywhere else it does nothing.
+    pub(crate) fn paste(&mut self, text: &str) {
+        match &mut self.stage {
+            Stage::Denying(input) | Stage::Responding(input) | Stage::Editing(input) => input.paste(text),
+            Stage::Choosing | Stage::Checking(_) | Stage::Remembering => {}
+        }
+    }
+
+    /// Takes a key.
+    pub(crate) fn key(&mut self, key: KeyEvent, now: Duration) -> Step {
+        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
+            return Step::Stop;
+        }
+        match &mut self.stage {
+            Stage::Choosing | Stage::Checking(_) | Stage::Remembering => self.choosing(key, now),
+            Stage::Denying(_) | Stage::Responding(_) if key.code == KeyCode::Enter => self.written(),
+            Stage::Editing(_) if is_control(key, 's') || key.code == KeyCode::F(2) => self.edited(now),
+            Stage::Denying(_) | Stage::Responding(_) | Stage::Editing(_) if key.code == KeyCode::Esc => {
+                self.enter(Stage::Choosing, now);
+                Step::Stay
+            }
+            Stage::Denying(input) | Stage::Responding(input) | Stage::Editing(input) => {
+                input.key(key);
+                self.notice = None;
+                Step::Stay
+            }
+        }
+    }
+
+    fn enter(&mut self, stage: Stage, now: Duration) {
+        self.stage = stage;
+        self.focus = 0;
+        self.notice = None;
+        self.width = 0;
+        self.disturbed(now);
+    }
+
+    fn choosing(&mut self, key: KeyEvent, now: Duration) -> Step {
+        let bar = self.bar();
+        match key.code {
+            KeyCode::Right | KeyCode::Down | KeyCode::Tab => self.focus = (self.focus + 1) % bar.len().max(1),
+            KeyCode::Left | KeyCode::Up | KeyCode::BackTab => {
+                self.focus = self.focus.checked_sub(1).unwrap_or(bar.len().saturating_sub(1));
+            }
+            KeyCode::Char(' ') | KeyCode::PageDown => self.turn(now),
+            KeyCode::PageUp => self.top = self.top.saturating_sub(self.page),
+            KeyCode::Home => self.top = 0,
+            KeyCode::Esc => {
+                let back = !matches!(self.stage, Stage::Choosing);
+                if back {
+                    self.enter(Stage::Choosing, now);
+                }
+                self.focus = 0;
+            }
+            KeyCode::Enter => {
+                if let Some(choice) = bar.get(self.focus) {
+                    return self.take(*choice, now);
+                }
+            }
+            KeyCode::Char(letter) if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) => {
+                let letter = letter.to_ascii_lowercase();
+                if let Some(at) = bar.iter().position(|choice| choice.letter() == letter) {
+                    self.focus = at;
+                    return bar.get(at).map_or(Step::Stay, |choice| self.take(*choice, now));
+                }
+            }
+            _ => {}
+        }
+        Step::Stay
+    }
+
+    /// Turns to the next page. What is new on it must be looked at, too.
+    fn turn(&mut self, now: Duration) {
+        // The last page is a full one, so that the eye finds what it has read.
+        let next = (self.top + self.page).min(self.rows.len().saturating_sub(self.page));
+        if next > self.top {
+            self.top = next;
+            self.disturbed(now);
+        }
+    }
+
+    /// Takes a choice. What lets something run is taken only when all was shown, and not in the first moment.
+    fn take(&mut self, choice: Choice, now: Duration) -> Step {
+        if choice.approves() {
+            if !self.all_seen() {
+                self.notice = Some("There is more to read first: Space turns the page.".to_owned());
+                self.top = self.seen.min(self.rows.len().saturating_sub(self.page));
+                self.disturbed(now);
+                return Step::Stay;
+            }
+            if self.sleeps(now).is_some() {
+                // A key that is held down, or comes too early, never gets through by repeating itself.
+                self.notice = Some("Too soon: look first, then press again.".to_owned());
+                self.disturbed(now);
+                return Step::Stay;
+            }
+        }
+        self.notice = None;
+        match choice {
+            Choice::Leave => Step::Left,
+            Choice::Approve => Step::Done(Answer::approve()),
+            Choice::Deny => self.go(Stage::Denying(Input::line()), now),
+            Choice::Respond => self.go(Stage::Responding(Input::line()), now),
+            Choice::Edit => self.go(Stage::Editing(Input::lines(&pretty(&self.question.arguments))), now),
+            Choice::Remember => self.go(Stage::Remembering, now),
+            Choice::Back => self.go(Stage::Choosing, now),
+            Choice::ApproveEdited => match &self.stage {
+                Stage::Checking(arguments) => {
+                    Step::Done(Answer::Approve { arguments: Some(arguments.clone()), payload: None, remember: None })
+                }
+                _ => Step::Stay,
+            },
+            Choice::RememberIn(scope) => {
+                let remember = Some(Remember { scope, ..Remember::session() });
+                Step::Done(Answer::Approve { arguments: None, payload: None, remember })
+            }
+        }
+    }
+
+    fn go(&mut self, stage: Stage, now: Duration) -> Step {
+        self.enter(stage, now);
+        Step::Stay
+    }
+
+    fn written(&mut self) -> Step {
+        match &self.stage {
+            Stage::Denying(input) => {
+                let reason = input.text().trim().to_owned();
+                Step::Done(Answer::Deny { reason: (!reason.is_empty()).then_some(reason) })
+            }
+            Stage::Responding(input) if input.text().trim().is_empty() => {
+                self.notice = Some("Write something, or press Esc to go back.".to_owned());
+                Step::Stay
+            }
+            Stage::Responding(input) => Step::Done(Answer::Respond { response: said(&input.text()) }),
+            Stage::Choosing | Stage::Editing(_) | Stage::Checking(_) | Stage::Remembering => Step::Stay,
+        }
+    }
+
+    fn edited(&mut self, now: Duration) -> Step {
+        let Stage::Editing(input) = &self.stage else { return Step::Stay };
+        match Json::arguments(&input.text(), &Limits::default()) {
+            Ok(arguments) if arguments == self.question.arguments => {
+                self.notice = Some("Nothing is changed yet. Esc goes back.".to_owned());
+                Step::Stay
+            }
+            Ok(arguments) => self.go(Stage::Checking(arguments), now),
+            Err(error) => {
+                self.notice = Some(format!("Not yet: {error}"));
+                Step::Stay
+            }
+        }
+    }
+}
+
+fn is_control(key: KeyEvent, letter: char) -> bool {
+    key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char(letter)
+}
+
+/// What a person typed, as JSON where it is JSON, else as a text.
+fn said(text: &str) -> Json {
+    Json::ingest(text.trim(), Bounds::PAYLOAD).unwrap_or_else(|_| Json::string(text.trim()))
+}

@@ -1,0 +1,204 @@
+//! Draws a question as the rows of a screen. Every row is exactly as wide as it may be; nothing is drawn twice.
+
+use std::time::Duration;
+
+use anstyle::{AnsiColor, Style};
+use unicode_width::UnicodeWidthStr as _;
+
+use super::body::Look;
+use super::dialog::{Dialog, Stage};
+use super::input::Input;
+use crate::out::{fit, paint};
+
+/// Rows around the text: both borders, the rule between, bar and explanation.
+const AROUND: usize = 5;
+
+/// The smallest screen a question is drawn on.
+pub(crate) const SMALLEST: (usize, usize) = (40, 10);
+
+/// A drawn screen.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Screen {
+    /// The rows, with their looks.
+    pub(crate) rows: Vec<String>,
+    /// Where the cursor stands, where there is one: column and row.
+    pub(crate) cursor: Option<(usize, usize)>,
+}
+
+/// Draws the question for a screen of this size. What is drawn counts as shown.
+pub(crate) fn draw(dialog: &mut Dialog, size: (usize, usize), left: Option<Duration>, now: Duration) -> Screen {
+    if size.0 < SMALLEST.0 || size.1 < SMALLEST.1 {
+        // Too small to show anything whole: nothing counts as shown, and nothing can be approved.
+        dialog.forget();
+        let words = format!("Make the window larger: {} by {} at least.", SMALLEST.0, SMALLEST.1);
+        let rows = countersign::show::wrap(&words, size.0.max(1));
+        return Screen { rows: rows.into_iter().take(size.1).collect(), cursor: None };
+    }
+    let width = (size.0 - 4).min(116);
+    let room = size.1 - AROUND;
+    dialog.lay_out(width);
+    let mut frame = Frame { width, screen: Screen::default() };
+    frame.top(&dialog.question.view.title, left);
+    match &dialog.stage {
+        Stage::Choosing | Stage::Checking(_) | Stage::Remembering => frame.reading(dialog, room),
+        Stage::Denying(input) => frame.writing("Why not? The agent will read this. Empty is allowed.", input, room),
+        Stage::Responding(input) => {
+            frame.writing("Your answer in place of the tool's: plain words, or JSON.", input, room);
+        }
+        Stage::Editing(input) => frame.writing("The arguments, as JSON:", input, room),
+    }
+    frame.bar(dialog, now);
+    frame.screen
+}
+
+/// A box in the making.
+struct Frame {
+    width: usize,
+    screen: Screen,
+}
+
+impl Frame {
+    fn top(&mut self, title: &str, left: Option<Duration>) {
+        let clock = left.map_or("waits for ever".to_owned(), countdown);
+        let asks = if self.width < 60 { "─ Approve? ─" } else { "─ Approve this call? ─" };
+        let room = (self.width + 2).saturating_sub(asks.width() + clock.width() + 5);
+        let title = format!("{asks} {} ", fit(title, room.max(4)));
+        let gap = (self.width + 2).saturating_sub(title.width() + clock.width() + 3);
+        let style = if left.is_some_and(|left| left < Duration::from_secs(30)) { BAD } else { WAIT };
+        let row = format!("┌{}{} {} ─┐", paint(BOLD, &title), "─".repeat(gap), paint(style, &clock));
+        self.screen.rows.push(row);
+    }
+
+    fn reading(&mut self, dialog: &mut Dialog, room: usize) {
+        let total = dialog.rows.len();
+        // A short text needs no page of its own height.
+        let height = room.min(total.max(3));
+        dialog.page = height;
+        dialog.top = dialog.top.min(total.saturating_sub(1));
+        let end = (dialog.top + height).min(total);
+        if dialog.top <= dialog.seen {
+            dialog.seen = dialog.seen.max(end);
+        }
+        for row in dialog.rows.iter().skip(dialog.top).take(height) {
+            self.row(look(row.look), &row.text);
+        }
+        for _ in end..dialog.top + height {
+            self.row(Style::new(), "");
+        }
+        let pages = match (total > height, dialog.seen < total) {
+            (false, _) => String::new(),
+            (true, true) => format!(" rows {}-{end} of {total}: Space for more ", dialog.top + 1),
+            (true, false) => format!(" rows {}-{end} of {total}: that is all ", dialog.top + 1),
+        };
+        self.rule(&pages);
+    }
+
+    fn writing(&mut self, heading: &str, input: &Input, room: usize) {
+        self.row(BOLD, heading);
+        let (rows, (row, column)) = input.rows(self.width);
+        let height = room.saturating_sub(1).min(rows.len().max(3));
+        let top = row.saturating_sub(height.saturating_sub(1));
+        for text in rows.iter().skip(top).take(height) {
+            self.row(Style::new(), text);
+        }
+        for _ in rows.len().saturating_sub(top).min(height)..height {
+            self.row(Style::new(), "");
+        }
+        self.screen.cursor = Some((column + 2, 2 + row - top));
+        self.rule("");
+    }
+
+    fn bar(&mut self, dialog: &Dialog, now: Duration) {
+        let choices = dialog.bar();
+        let mut plain = String::new();
+        let mut painted = String::new();
+        for (index, choice) in choices.iter().enumerate() {
+            let asleep = choice.approves() && (!dialog.all_seen() || dialog.sleeps(now).is_some());
+            let name = match asleep {
+                true => format!("{} ({})", choice.letter(), choice.label()),
+                false => format!("{} {}", choice.letter(), choice.label()),
+            };
+            let (item, style) = match (index == dialog.focus, asleep) {
+                (true, _) => (format!("[{name}]"), BOLD.invert()),
+                (false, true) => (format!(" {name} "), DIM),
+                (false, false) => (format!(" {name} "), Style::new()),
+            };
+            plain.push_str(&item);
+            plain.push(' ');
+            painted.push_str(&paint(style, &item));
+            painted.push(' ');
+        }
+        match plain.width() <= self.width {
+            true => self.painted_row(&painted, plain.width()),
+            false => self.row(Style::new(), &fit(&plain, self.width)),
+        }
+        self.explanation(dialog, now);
+        let keys = fit(keys(&dialog.stage), self.width);
+        let rest = (self.width + 1).saturating_sub(keys.width());
+        self.screen.rows.push(format!("└─{}{}┘", paint(DIM, &keys), "─".repeat(rest)));
+    }
+
+    /// Why the last key did nothing; else what the choice in focus does; else nothing.
+    fn explanation(&mut self, dialog: &Dialog, now: Duration) {
+        if let Some(notice) = &dialog.notice {
+            return self.row(WAIT, &fit(&countersign::show::escape(notice), self.width));
+        }
+        let Some(choice) = dialog.bar().get(dialog.focus).copied() else { return self.row(Style::new(), "") };
+        let why = match (choice.approves(), dialog.all_seen(), dialog.sleeps(now)) {
+            (false, ..) | (true, true, None) => "",
+            (true, false, _) => " Asleep until all was shown: Space turns the page.",
+            (true, true, Some(_)) => " Asleep for a moment, so that no stray key approves.",
+        };
+        self.row(Style::new(), &fit(&format!("{}{why}", choice.about()), self.width));
+    }
+
+    fn rule(&mut self, words: &str) {
+        let rest = (self.width + 2).saturating_sub(words.width() + 1);
+        self.screen.rows.push(format!("├─{}{}┤", paint(WAIT, words), "─".repeat(rest)));
+    }
+
+    fn row(&mut self, style: Style, text: &str) {
+        self.painted_row(&paint(style, text), text.width());
+    }
+
+    fn painted_row(&mut self, painted: &str, width: usize) {
+        let gap = " ".repeat(self.width.saturating_sub(width));
+        self.screen.rows.push(format!("│ {painted}{gap} │"));
+    }
+}
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+const BAD: Style = AnsiColor::Red.on_default().bold();
+const WAIT: Style = AnsiColor::Yellow.on_default();
+
+fn look(look: Look) -> Style {
+    match look {
+        Look::Heading => BOLD,
+        Look::Fact => Style::new(),
+        Look::Warning => BAD,
+        Look::Argument => AnsiColor::Cyan.on_default(),
+        Look::Add => AnsiColor::Green.on_default(),
+        Look::Remove => AnsiColor::Red.on_default(),
+        Look::Note => DIM,
+    }
+}
+
+fn keys(stage: &Stage) -> &'static str {
+    match stage {
+        Stage::Choosing => " ←→ choose · Enter take it · Space, PgUp turn the page · Ctrl-C stop ",
+        Stage::Checking(_) | Stage::Remembering => {
+            " ←→ choose · Enter take it · Space turn the page · Esc back · Ctrl-C stop "
+        }
+        Stage::Denying(_) | Stage::Responding(_) => " Enter send it · Esc back · Ctrl-C stop ",
+        Stage::Editing(_) => " Ctrl-S or F2 look at the change · Esc back · Ctrl-C stop ",
+    }
+}
+
+fn countdown(left: Duration) -> String {
+    let seconds = left.as_secs();
+    match seconds / 3600 {
+        0 => format!("{}:{:02} left", seconds / 60, seconds % 60),
+        hours => format!("{hours}:{:02}:{:02} left", seconds / 60 % 60, seconds % 60),
+    }
+}

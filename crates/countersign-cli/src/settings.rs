@@ -1,0 +1,148 @@
+//! Finds the configuration: `--config`, else the user's own file, else a trusted one in the working folder.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use countersign::config::Config;
+use countersign::policy::PolicyErrors;
+use countersign::{Policy, limits};
+
+use crate::diagnostics;
+use crate::fault::Fault;
+use crate::home::{CONFIG_NAME, Home};
+use crate::out;
+use crate::trusted::{Trust, Trusted};
+
+/// Where to look for configuration and store.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Place {
+    /// Configuration file [default: countersign.yml in your config folder, else a trusted one in this folder]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Store: memory:, sqlite:PATH or postgres://… [default: the configuration's, else SQLite in your data folder]
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+}
+
+/// What was found: the configuration, and the file it came from.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// What the file says; the defaults where there is none.
+    pub(crate) config: Config,
+    /// The file; none where there is none.
+    pub(crate) file: Option<Found>,
+}
+
+/// A configuration file, and whether it needs to be trusted.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    /// Where it is.
+    pub(crate) path: PathBuf,
+    in_working_folder: bool,
+}
+
+impl Settings {
+    /// Finds and reads the configuration.
+    pub(crate) fn load(place: &Place, home: &Home) -> Result<Settings, Fault> {
+        let Some(found) = Found::find(place, home)? else {
+            return Ok(Settings { config: Config::default(), file: None });
+        };
+        let config = found.read(home)?;
+        Ok(Settings { config, file: Some(found) })
+    }
+
+    /// The address of the store: as asked for, as configured, or in the user's data folder.
+    pub(crate) fn store(&self, place: &Place, home: &Home) -> Result<String, Fault> {
+        match (&place.store, &self.config.store) {
+            (Some(store), _) => Ok(store.clone()),
+            (None, Some(store)) => Ok(self.beside_file(store)),
+            (None, None) => default_store(home),
+        }
+    }
+
+    /// A relative SQLite path is relative to the file that names it.
+    fn beside_file(&self, store: &str) -> String {
+        let folder = self.file.as_ref().and_then(|found| found.path.parent());
+        match (store.strip_prefix("sqlite:"), folder) {
+            (Some(path), Some(folder)) => format!("sqlite:{}", folder.join(path).display()),
+            _ => store.to_owned(),
+        }
+    }
+}
+
+/// SQLite in the user's data folder.
+pub(crate) fn default_store(home: &Home) -> Result<String, Fault> {
+    Ok(format!("sqlite:{}", home.data_folder()?.join("countersign.db").display()))
+}
+
+impl Found {
+    fn find(place: &Place, home: &Home) -> Result<Option<Found>, Fault> {
+        if let Some(path) = &place.config {
+            return Ok(Some(Found { path: path.clone(), in_working_folder: false }));
+        }
+        if let Some(path) = home.config_file().filter(|path| path.exists()) {
+            return Ok(Some(Found { path, in_working_folder: false }));
+        }
+        let path = std::env::current_dir()?.canonicalize()?.join(CONFIG_NAME);
+        if !path.exists() {
+            return Ok(None);
+        }
+        // SECURITY: an agent can write here. A file nobody accepted is not read; it cannot even be wrong.
+        match Trusted::load(home)?.check(&path, &read_bytes(&path)?) {
+            Trust::Yes | Trust::Changed => Ok(Some(Found { path, in_working_folder: true })),
+            Trust::Never => {
+                out::warn(format_args!(
+                    "{CONFIG_NAME} in this folder is not trusted and was not read; `countersign trust` accepts it"
+                ));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Reads the file, once, and believes it only if it may be believed.
+    pub(crate) fn read(&self, home: &Home) -> Result<Config, Fault> {
+        let bytes = read_bytes(&self.path)?;
+        if self.in_working_folder && Trusted::load(home)?.check(&self.path, &bytes) != Trust::Yes {
+            let what = format!("`{}` has changed since it was trusted, and is not loaded", self.path.display());
+            return Err(Fault::refused(what).next("read the file, then run `countersign trust` to accept it as it is"));
+        }
+        parse(&self.path, &bytes)
+    }
+}
+
+/// Reads a configuration file that the user named.
+pub(crate) fn read_config(path: &Path) -> Result<Config, Fault> {
+    parse(path, &read_bytes(path)?)
+}
+
+/// Reads the policy of a file that the user named: a whole configuration, or the `policy:` section alone.
+pub(crate) fn read_policy(path: &Path) -> Result<Policy, Fault> {
+    read_config(path).map(|config| config.policy)
+}
+
+/// Reads a file that is not larger than a configuration may be.
+pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, Fault> {
+    let named = |error: std::io::Error| {
+        let exit = Fault::usage(format!("cannot read `{}`: {error}", path.display()));
+        exit.next("check the path and your permission to read it")
+    };
+    let length = std::fs::metadata(path).map_err(named)?.len();
+    if length > limits::POLICY_BYTES as u64 {
+        let what = format!("`{}` has {length} bytes, over the limit of {}", path.display(), limits::POLICY_BYTES);
+        return Err(Fault::usage(what));
+    }
+    std::fs::read(path).map_err(named)
+}
+
+fn parse(path: &Path, bytes: &[u8]) -> Result<Config, Fault> {
+    try_parse(path, bytes)?.map_err(|errors| diagnostics::fault(&errors))
+}
+
+/// Reads a configuration, keeping what is wrong with its text apart from not being able to read it.
+pub(crate) fn try_parse(path: &Path, bytes: &[u8]) -> Result<Result<Config, PolicyErrors>, Fault> {
+    let name = path.display().to_string();
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        Fault::failed(format!("`{name}` is not UTF-8 text: the byte at {} is not", error.valid_up_to()))
+    })?;
+    Ok(Config::from_yaml(&name, text, &|variable| std::env::var(variable).ok()))
+}

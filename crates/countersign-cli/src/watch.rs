@@ -1,0 +1,160 @@
+//! Follows a configuration file: a good change is put in force, a broken one leaves the last good policy.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use countersign::{Gate, Policy};
+use notify_debouncer_full::notify::RecursiveMode;
+use notify_debouncer_full::{DebounceEventResult, DebouncedEvent, Debouncer, RecommendedCache, new_debouncer};
+use tokio::sync::mpsc;
+
+use crate::fault::Fault;
+use crate::out;
+
+/// How long a folder must be quiet before the file is read: editors write in several steps.
+const QUIET: Duration = Duration::from_millis(150);
+
+/// Follows a file for as long as it lives.
+pub(crate) struct Watcher {
+    _debouncer: Debouncer<notify_debouncer_full::notify::RecommendedWatcher, RecommendedCache>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Watcher {
+    /// Watches the file's folder, not the file: editors and orchestrators replace files by renaming others over them.
+    ///
+    /// `load` reads the policy anew, whatever happened there.
+    pub(crate) fn start(
+        file: &Path,
+        gate: Gate,
+        load: impl Fn() -> Result<Policy, Fault> + Send + Sync + 'static,
+    ) -> Result<Watcher, Fault> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let name = file.file_name().unwrap_or_default().to_owned();
+        let told = move |result: DebounceEventResult| {
+            // Errors of the watch, too, are a reason to look.
+            if result.map_or(true, |events| events.iter().any(|event| matters(event, &name))) {
+                let _ = sender.send(());
+            }
+        };
+        let failed = |error: notify::Error| Fault::failed(format!("cannot watch the configuration: {error}"));
+        let mut debouncer = new_debouncer(QUIET, None, told).map_err(failed)?;
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        debouncer.watch(folder, RecursiveMode::NonRecursive).map_err(failed)?;
+        Ok(Watcher { _debouncer: debouncer, task: tokio::spawn(follow(receiver, gate, load)) })
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Whether an event may have changed the file. Reading it, as we do, is an event as well.
+fn matters(event: &DebouncedEvent, file: &OsStr) -> bool {
+    // Orchestrators mount files as links into a folder of theirs, `..data`, and swap that.
+    let named = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name == file || name.as_encoded_bytes().starts_with(b".."))
+    };
+    !event.kind.is_access() && event.paths.iter().any(named)
+}
+
+async fn follow(
+    mut changes: mpsc::UnboundedReceiver<()>,
+    gate: Gate,
+    load: impl Fn() -> Result<Policy, Fault> + Send + Sync,
+) {
+    let mut last_problem: Option<String> = None;
+    while changes.recv().await.is_some() {
+        while changes.try_recv().is_ok() {}
+        let recorded = match load() {
+            Ok(policy) if policy.version() == gate.policy().version() => {
+                if last_problem.take().is_some() {
+                    out::say("policy: the file is good again, and says what is in force");
+                }
+                continue;
+            }
+            Ok(policy) => {
+                last_problem = None;
+                out::say(format_args!("policy: {} is in force now, with {} rules", policy.version(), policy.rules()));
+                gate.set_policy(policy).await
+            }
+            Err(fault) => {
+                let problem = fault.whole();
+                if last_problem.as_ref() == Some(&problem) {
+                    continue;
+                }
+                out::warn(format_args!("the last good policy stays in force:\n{problem}"));
+                let recorded = gate.reject_policy(&problem).await;
+                last_problem = Some(problem);
+                recorded
+            }
+        };
+        if let Err(error) = recorded {
+            out::warn(format_args!("the change could not be recorded: {}", out::safe_lines(&error.to_string())));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use countersign::event::{Cursor, Event, EventName};
+    use countersign::store::EventFilter;
+
+    use super::*;
+    use crate::settings::read_policy;
+
+    const ASK: &str = "policy:\n  otherwise: ask\n";
+    const DENY: &str = "policy:\n  otherwise: deny\n";
+
+    /// Writes a file beside another and renames it over it, as editors do.
+    fn replace(path: &Path, text: &str) {
+        let beside = path.with_extension("new");
+        fs::write(&beside, text).unwrap();
+        fs::rename(beside, path).unwrap();
+    }
+
+    async fn next(gate: &Gate, after: &mut Cursor) -> Event {
+        let events = gate.next_events(*after, EventFilter { limit: Some(1), ..EventFilter::default() });
+        let events = tokio::time::timeout(Duration::from_secs(60), events).await.expect("an event comes").unwrap();
+        let event = events.into_iter().next().unwrap();
+        *after = event.cursor;
+        event
+    }
+
+    /// B50: a good change is put in force, a broken one is recorded and leaves the last good policy.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_renamed_file_is_followed_and_a_broken_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("countersign.yml");
+        fs::write(&path, ASK).unwrap();
+        let gate = Gate::builder().policy(read_policy(&path).unwrap()).decided_elsewhere().build().unwrap();
+        let first = gate.policy().version().clone();
+        let read = path.clone();
+        let _watcher = Watcher::start(&path, gate.clone(), move || read_policy(&read)).unwrap();
+        let mut cursor = Cursor::default();
+
+        replace(&path, DENY);
+        assert_eq!(next(&gate, &mut cursor).await.name, EventName::PolicyLoaded);
+        let second = gate.policy().version().clone();
+        assert_ne!(first, second);
+
+        replace(&path, "policy:\n  otherwise: perhaps\n");
+        let rejected = next(&gate, &mut cursor).await;
+        assert_eq!(rejected.name, EventName::PolicyRejected);
+        assert!(rejected.body.contains("countersign.yml:2:14"), "{}", rejected.body);
+        assert_eq!(*gate.policy().version(), second, "the last good policy stays");
+
+        fs::remove_file(&path).unwrap();
+        assert_eq!(next(&gate, &mut cursor).await.name, EventName::PolicyRejected);
+        assert_eq!(*gate.policy().version(), second, "no file is no policy either");
+
+        replace(&path, ASK);
+        assert_eq!(next(&gate, &mut cursor).await.name, EventName::PolicyLoaded);
+        assert_eq!(*gate.policy().version(), first);
+    }
+}

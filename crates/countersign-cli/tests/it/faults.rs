@@ -1,0 +1,153 @@
+//! What is broken is named, with its place and the next step; and nothing broken is worked around.
+
+use crate::bed::{Bed, gate, hold, submit};
+
+#[test]
+fn wrong_usage_is_two() {
+    let bed = Bed::new();
+    for line in [
+        "nonsense",
+        "approve",
+        "approve not-an-id",
+        "holds --store nonsense:",
+        "grants revoke x",
+        "policy",
+        "completions tcsh",
+    ] {
+        let ran = bed.say(line).expect(2);
+        assert!(!ran.stderr.is_empty(), "{line}");
+    }
+    bed.say("--help").expect(0);
+    bed.say("--version").expect(0);
+}
+
+#[test]
+fn every_command_explains_itself() {
+    let bed = Bed::new();
+    for command in [
+        "demo",
+        "holds",
+        "approve",
+        "deny",
+        "grants",
+        "doubts",
+        "halt",
+        "resume",
+        "policy check",
+        "policy explain",
+        "policy test",
+        "policy apply",
+        "trust",
+        "audit",
+        "completions",
+    ] {
+        let ran = bed.say(&format!("{command} --help")).expect(0);
+        assert!(ran.stdout.contains("Example"), "{command}: {}", ran.stdout);
+    }
+}
+
+#[test]
+fn completions_know_the_commands() {
+    let bed = Bed::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = bed.say(&format!("completions {shell}")).expect(0);
+        assert!(ran.stdout.contains("doubts"), "{shell}");
+    }
+}
+
+#[test]
+fn a_store_that_is_none_is_left_as_it_is() {
+    let bed = Bed::new();
+    let path = bed.write("junk.db", &"this is not a database ".repeat(100));
+    private(&path);
+    let ran = bed.say("holds --store sqlite:junk.db").expect(1);
+    assert!(ran.stderr.contains("junk.db") && ran.stderr.contains("damaged or not a database"), "{}", ran.stderr);
+    assert!(crate::bed::read(&path).starts_with("this is not a database"));
+    bed.say("holds --store sqlite:/proc/nowhere/x.db").expect(4);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_store_others_may_open_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let bed = Bed::new();
+    bed.say("holds --store sqlite:wide.db").expect(0);
+    let wide = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(bed.work().join("wide.db"), wide).unwrap();
+    let ran = bed.say("holds --store sqlite:wide.db").expect(3);
+    assert!(ran.stderr.contains("chmod 600"), "{}", ran.stderr);
+}
+
+/// A key that is damaged, a link, or open to others signs nothing. What tightens works all the same.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_bad_key_stops_what_loosens_and_nothing_else() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let bed = Bed::new();
+    let store = bed.store().await;
+    let agent = gate(&store, "otherwise: ask\n");
+    bed.run(["holds", "--store", &bed.url()]).expect(0);
+    let key = bed.data().join("signing.key");
+    let good = crate::bed::read(&key);
+    type Break = fn(&std::path::Path);
+    let breaks: [(Break, &str, i32); 4] = [
+        (|key| std::fs::write(key, "rubbish\n").unwrap(), "is damaged", 1),
+        (|key| std::fs::write(key, [0xff, 0xfe, 0x00]).unwrap(), "is damaged", 1),
+        (|key| std::fs::set_permissions(key, std::fs::Permissions::from_mode(0o644)).unwrap(), "chmod 600", 3),
+        (
+            |key| {
+                std::fs::rename(key, key.with_extension("real")).unwrap();
+                std::os::unix::fs::symlink(key.with_extension("real"), key).unwrap();
+            },
+            "symbolic link",
+            3,
+        ),
+    ];
+    for (index, (break_it, words, code)) in breaks.into_iter().enumerate() {
+        let _ = std::fs::remove_file(&key);
+        std::fs::write(&key, &good).unwrap();
+        private(&key);
+        break_it(&key);
+        let call = submit(&agent, "pay", &format!(r#"{{"n": {index}}}"#)).await;
+        let open = hold(&call);
+        let (id, digest, url) = (open.id.to_string(), open.digest.to_string(), bed.url());
+        let ran = bed.run(["approve", &id, "--digest", &digest, "--store", &url]).expect(code);
+        assert!(ran.stderr.contains(words) && ran.stderr.contains("signing.key"), "{}", ran.stderr);
+        bed.run(["audit", "export", "--store", &url]).expect(code);
+        let ran = bed.run(["deny", &id, "--store", &url]).expect(0);
+        assert!(ran.stderr.contains("will not be signed"), "{}", ran.stderr);
+        bed.run(["holds", "--store", &url]).expect(0);
+    }
+}
+
+/// A broken configuration keeps nobody from halting, where the store is named.
+#[test]
+fn a_broken_configuration_stops_no_rescue() {
+    let bed = Bed::new();
+    std::fs::create_dir_all(bed.config().parent().unwrap()).unwrap();
+    std::fs::write(bed.config(), "policy: { otherwise: maybe }\n").unwrap();
+    bed.say("holds").expect(1);
+    let ran = bed.run(["halt", "--store", &bed.url()]).expect(0);
+    assert!(ran.stderr.contains("the configuration is not used"), "{}", ran.stderr);
+    bed.run(["resume", "--store", &bed.url()]).expect(1);
+}
+
+#[test]
+fn no_home_is_said_plainly() {
+    let bed = Bed::new();
+    let mut command = bed.command(["holds"]);
+    let ran: crate::bed::Ran =
+        command.env_remove("HOME").env_remove("XDG_DATA_HOME").env_remove("XDG_CONFIG_HOME").output().unwrap().into();
+    let ran = ran.expect(2);
+    assert!(ran.stderr.contains("XDG_DATA_HOME"), "{}", ran.stderr);
+}
+
+fn private(path: &std::path::Path) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    #[cfg(not(unix))]
+    let _ = path;
+}

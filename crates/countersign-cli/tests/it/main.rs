@@ -1,0 +1,12 @@
+//! The command as scripts and people use it: the real binary, real files, a real terminal.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests fail by panicking")]
+
+mod audit;
+mod bed;
+mod demo;
+mod faults;
+mod operate;
+mod policy;
+#[cfg(unix)]
+mod terminal;
+mod trust;
