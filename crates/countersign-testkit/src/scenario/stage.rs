@@ -132,7 +132,8 @@ impl<'a> Stage<'a> {
                 other => bail!("a call has no `{other}`"),
             }
         }
-        let call = self.gate.submit(self.tool(&tool), proposal).await?;
+        let gate = self.gate.clone();
+        let call = gate.submit(self.tool(&tool), proposal).await?;
         let known = self.calls.values().find(|(id, _)| *id == call.id);
         let remark = known.map(|_| format!("replayed {alias}"));
         self.calls.insert(alias, (call.id, tool));
