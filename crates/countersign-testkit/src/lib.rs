@@ -9,6 +9,7 @@
 //! ```
 
 pub mod bindir;
+pub mod kill;
 mod postgres;
 pub mod scenario;
 pub mod stores;

@@ -1,0 +1,55 @@
+//! Kills a worker again and again, and joins what it did with what the store says.
+//!
+//! One program plays both parts: the supervisor starts itself as a child, kills it, starts it again on the same store,
+//! and in the end compares three records: the journal of acknowledged decisions, the file of effects, and the store.
+
+mod child;
+mod join;
+mod supervisor;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+pub use child::{Life, run as run_child};
+pub use join::Report;
+pub use supervisor::run as run_supervisor;
+
+/// Which durable store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// A file.
+    Sqlite,
+    /// A server.
+    Postgres,
+}
+
+impl Backend {
+    /// Reads the name used on the command line.
+    ///
+    /// # Errors
+    ///
+    /// For any other name.
+    pub fn read(name: &str) -> Result<Backend> {
+        match name {
+            "sqlite" => Ok(Backend::Sqlite),
+            "postgres" => Ok(Backend::Postgres),
+            other => bail!("`{other}` is no durable store: sqlite or postgres"),
+        }
+    }
+}
+
+/// The decisions the store acknowledged, one a line: hold, digest, answer, approver.
+fn journal(folder: &Path) -> PathBuf {
+    folder.join("acknowledged")
+}
+
+/// What the tool did, one a line: call, hash of the arguments, attempt.
+fn effects(folder: &Path) -> PathBuf {
+    folder.join("effects")
+}
+
+/// The hash of the bytes a tool got.
+fn hash(arguments: &countersign::Json) -> String {
+    countersign::digest::EventHash::of(arguments.as_str().as_bytes()).to_string()
+}
