@@ -88,8 +88,9 @@ async fn past_calls(store: &Arc<dyn Store>, grant: &Grant, call: &Call) -> Resul
             if grant.covers(facts, earlier.definition.as_ref(), digest, &earlier.verdict, grant.made_at) {
                 past.covered += 1;
                 if past.examples.len() < EXAMPLES {
-                    let text = format!("{} {}", facts.tool, earlier.shown_arguments());
-                    past.examples.push(crate::out::fit(&escape(&text), 100));
+                    let arguments = crate::prompt::on_one_line(earlier.shown_arguments().as_str());
+                    let text = format!("{} {arguments}", escape(&facts.tool.to_string()));
+                    past.examples.push(crate::out::fit(&text, 100));
                 }
             }
         }

@@ -77,6 +77,11 @@ impl Cell {
         Cell::styled(Style::new(), text)
     }
 
+    /// A cell of JSON, which has escapes of its own.
+    pub(crate) fn json(json: &countersign::Json) -> Cell {
+        Cell { text: crate::prompt::on_one_line(json.as_str()), style: Style::new() }
+    }
+
     /// A cell with a look of its own.
     pub(crate) fn styled(style: Style, text: impl Display) -> Cell {
         Cell { text: escape(&text.to_string()), style }

@@ -16,7 +16,7 @@ use crate::fault::Fault;
 use crate::offer;
 use crate::out;
 use crate::person::person;
-use crate::prompt::{self, Asked, Choice, Question};
+use crate::prompt::{self, Asked, Choice, Question, on_one_line};
 use crate::settings::Place;
 use crate::shapes;
 use crate::signals::Signals;
@@ -160,16 +160,16 @@ async fn ask(desk: &Desk, open: &Hold, wanted: Answer, rule: Vec<String>) -> Res
 
 /// Puts what the options ask for where it is read before anything is approved.
 fn add_wishes(view: &mut View, wanted: &Answer, rule: &[String]) {
-    use countersign::show::{Line, LineKind, escape};
+    use countersign::show::{Line, LineKind};
     let mut add = |label: &str, text: String| {
         view.lines.push(Line { kind: LineKind::Fact, indent: 0, label: label.to_owned(), text });
     };
     if let Answer::Approve { arguments, payload, .. } = wanted {
         if let Some(arguments) = arguments {
-            add("you change", format!("the arguments to {}", escape(arguments.as_str())));
+            add("you change", format!("the arguments to {}", on_one_line(arguments.as_str())));
         }
         if let Some(payload) = payload {
-            add("you add", format!("for the tool: {}", escape(payload.as_str())));
+            add("you add", format!("for the tool: {}", on_one_line(payload.as_str())));
         }
     }
     for line in rule {

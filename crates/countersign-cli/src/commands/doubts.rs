@@ -118,7 +118,7 @@ fn row(call: &Call) -> Vec<Cell> {
         Cell::new(call.updated_at),
         Cell::new(&call.facts.tool),
         Cell::styled(out::WAIT, out::fit(why, 40)),
-        Cell::new(call.shown_arguments()),
+        Cell::json(call.shown_arguments()),
     ]
 }
 

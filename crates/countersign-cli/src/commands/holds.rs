@@ -84,7 +84,7 @@ fn row(hold: &Hold, now: Time) -> Vec<Cell> {
         Cell::styled(out::WAIT, expiry(hold, now)),
         Cell::new(call.facts.path.session.as_deref().unwrap_or("-")),
         Cell::new(&call.facts.tool),
-        Cell::new(call.shown_arguments()),
+        Cell::json(call.shown_arguments()),
     ]
 }
 

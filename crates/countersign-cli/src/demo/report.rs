@@ -41,12 +41,12 @@ fn row(number: usize, call: &Call) -> Vec<Cell> {
 /// What people said, or who spoke for them.
 fn decided(call: &Call) -> String {
     if call.grant.is_some() {
-        return "not asked (grant)".to_owned();
+        return "remembered".to_owned();
     }
     let decision = call.holds.iter().flat_map(|hold| hold.decisions.last()).last();
     match decision.map(|decision| &decision.answer) {
-        Some(Answer::Approve { arguments: Some(_), .. }) => "approve, edited".to_owned(),
-        Some(Answer::Approve { remember: Some(_), .. }) => "approve, kept".to_owned(),
+        Some(Answer::Approve { arguments: Some(_), .. }) => "edited".to_owned(),
+        Some(Answer::Approve { remember: Some(_), .. }) => "remember".to_owned(),
         Some(answer) => answer.as_str().to_owned(),
         None if call.holds.is_empty() => "not asked".to_owned(),
         None => "nothing".to_owned(),

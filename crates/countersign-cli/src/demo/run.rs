@@ -178,8 +178,8 @@ async fn ask(gate: &Gate, open: &Hold, notice: Option<String>, signals: &mut Sig
 fn say_wish(number: usize, wish: &Move) {
     out::say("");
     out::say(format_args!("{} {}", out::paint(out::BOLD, format_args!("{number}. agent:")), wish.says));
-    let call = format!("{} {}", wish.tool, wish.arguments);
-    out::say(format_args!("   {}", out::paint(out::DIM, out::fit(&escape(&call), out::columns().saturating_sub(4)))));
+    let call = format!("{} {}", wish.tool, prompt::on_one_line(&wish.arguments));
+    out::say(format_args!("   {}", out::paint(out::DIM, out::fit(&call, out::columns().saturating_sub(4)))));
 }
 
 fn say_answer(answer: &Answer) {
@@ -189,7 +189,7 @@ fn say_answer(answer: &Answer) {
         Answer::Approve { .. } => "you approve".to_owned(),
         Answer::Deny { reason: Some(reason) } => format!("you deny: {}", escape(reason)),
         Answer::Deny { reason: None } => "you deny".to_owned(),
-        Answer::Respond { response } => format!("you answer instead: {}", escape(response.as_str())),
+        Answer::Respond { response } => format!("you answer instead: {}", prompt::on_one_line(response.as_str())),
     };
     out::say(format_args!("   {}", out::paint(out::BOLD, words)));
 }

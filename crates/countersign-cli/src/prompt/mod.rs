@@ -13,6 +13,7 @@ mod tests;
 
 pub(crate) use choice::Choice;
 pub(crate) use dialog::{Offer, Question};
+pub(crate) use pretty::on_one_line;
 pub(crate) use terminal::{Asked, ask, is_interactive};
 
 use std::time::Duration;

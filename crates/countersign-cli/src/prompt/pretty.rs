@@ -45,6 +45,13 @@ pub(crate) fn pretty(json: &Json) -> String {
     out
 }
 
+/// JSON on one line, safe to draw. What would not be drawn as itself is written as a JSON escape.
+pub(crate) fn on_one_line(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    json.chars().for_each(|char| write_in_text(&mut out, char));
+    out
+}
+
 fn new_line(out: &mut String, depth: usize) {
     out.push('\n');
     out.push_str(&"  ".repeat(depth));
