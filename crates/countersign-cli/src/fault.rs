@@ -8,6 +8,7 @@ use countersign::gate::BuildError;
 use countersign::store::{Failure, StoreError};
 use countersign::transition::Rejection;
 use countersign_store::ConnectError;
+use countersign_store::postgres::ConnectError as Postgres;
 
 /// The exit codes besides 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,9 +160,9 @@ impl From<ConnectError> for Fault {
     fn from(error: ConnectError) -> Fault {
         let exit = match &error {
             ConnectError::Address(_) => Exit::Usage,
-            ConnectError::Unsafe { .. } => Exit::Refused,
-            ConnectError::Damaged { .. } | ConnectError::Foreign { .. } | ConnectError::Newer { .. } => Exit::Failed,
-            _ => Exit::Unreachable,
+            ConnectError::Unsafe { .. } | ConnectError::Postgres(Postgres::Unsafe { .. }) => Exit::Refused,
+            ConnectError::File { .. } | ConnectError::Postgres(Postgres::Database(_)) => Exit::Unreachable,
+            _ => Exit::Failed,
         };
         Fault::new(exit, error)
     }

@@ -57,19 +57,12 @@ impl Run {
         let mut signals = Signals::listen()?;
         for (index, wish) in moves().into_iter().enumerate() {
             say_wish(index + 1, &wish);
-            match self.make(wish, &mut signals).await {
-                Ok(Some(call)) => {
+            match self.make(wish, &mut signals).await? {
+                Some(call) => {
                     say_end(&call);
                     self.calls.push(call);
                 }
-                Ok(None) => {
-                    self.withdraw().await?;
-                    return Ok(Ended::Stopped);
-                }
-                Err(fault) => {
-                    self.withdraw().await?;
-                    return Err(fault);
-                }
+                None => return Ok(Ended::Stopped),
             }
         }
         if let Answering::File(answers) = &self.answering {
@@ -88,17 +81,40 @@ impl Run {
         let gate = self.gate.clone();
         // On a task of its own: a lease must be renewed while the person thinks.
         let mut call = tokio::spawn(async move { gate.call(&*tool, proposal).await });
+        let made = self.attend(&mut call, signals).await;
+        if !matches!(made, Ok(Some(_))) {
+            self.wind_down(&mut call).await?;
+        }
+        made
+    }
+
+    /// Answers what a call asks until it ends. None: the person wants everything to stop.
+    async fn attend(&mut self, call: &mut OnItsWay, signals: &mut Signals) -> Result<Option<Arc<Call>>, Fault> {
         loop {
             let open = tokio::select! {
-                ended = &mut call => {
-                    let ended = ended.map_err(|error| Fault::failed(format!("the agent ended badly: {error}")))?;
-                    return Ok(Some(ended?));
-                }
+                ended = &mut *call => return ended_call(ended).map(Some),
                 () = signals.any() => return Ok(None),
                 open = self.holds.recv() => open.ok_or_else(|| Fault::failed("the gate is gone"))?,
             };
             if !self.decide(open, signals).await? {
                 return Ok(None);
+            }
+        }
+    }
+
+    /// Withdraws whatever a stopped call still asks, until it has ended.
+    async fn wind_down(&mut self, call: &mut OnItsWay) -> Result<(), Fault> {
+        loop {
+            self.withdraw().await?;
+            if call.is_finished() {
+                return Ok(());
+            }
+            tokio::select! {
+                ended = &mut *call => {
+                    self.calls.push(ended_call(ended)?);
+                    return Ok(());
+                }
+                Some(_) = self.holds.recv() => {}
             }
         }
     }
@@ -157,6 +173,13 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// A call on its way.
+type OnItsWay = tokio::task::JoinHandle<Result<Arc<Call>, GateError>>;
+
+fn ended_call(ended: Result<Result<Arc<Call>, GateError>, tokio::task::JoinError>) -> Result<Arc<Call>, Fault> {
+    Ok(ended.map_err(|error| Fault::failed(format!("the agent ended badly: {error}")))??)
 }
 
 async fn ask(gate: &Gate, open: &Hold, notice: Option<String>, signals: &mut Signals) -> Result<Asked, Fault> {

@@ -33,7 +33,7 @@ policy:
 
 /// The files the agent finds.
 pub(crate) const FILES: [(&str, &str); 4] = [
-    ("notes.txt", "Next: tidy up before the release\n"),
+    ("notes.txt", "PLAN: tidy up before the release\n"),
     ("settings.toml", "[server]\nport = 8080\nworkers = 1\ndebug = true\n"),
     (".env", "API_KEY=not-a-real-key\n"),
     ("old.log", "10:00 started\n10:01 ready\n10:02 stopped\n"),
@@ -59,7 +59,7 @@ pub(crate) fn moves() -> Vec<Move> {
         step(
             "I note that I have begun.",
             "edit_file",
-            json!({ "path": "notes.txt", "old_text": "Next: tidy", "new_text": "DOING: tidying" }),
+            json!({ "path": "notes.txt", "old_text": "PLAN: tidy", "new_text": "DOING: tidying" }),
         ),
         step("I need the API key, so I read the secrets.", "read_file", json!({ "path": ".env" })),
         step(

@@ -64,6 +64,9 @@ fn a_store_that_is_none_is_left_as_it_is() {
     assert!(ran.stderr.contains("junk.db") && ran.stderr.contains("damaged or not a database"), "{}", ran.stderr);
     assert!(crate::bed::read(&path).starts_with("this is not a database"));
     bed.say("holds --store sqlite:/proc/nowhere/x.db").expect(4);
+    // Nothing listens on port 1.
+    let ran = bed.say("holds --store postgres://127.0.0.1:1/x").expect(4);
+    assert!(ran.stderr.contains("cannot connect to PostgreSQL"), "{}", ran.stderr);
 }
 
 #[cfg(unix)]
