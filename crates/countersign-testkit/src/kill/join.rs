@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use countersign::call::Repeat;
 use countersign::event::{Cursor, Event, EventName};
 use countersign::hold::HoldState;
 use countersign::store::{CallFilter, EventFilter};
@@ -58,7 +59,7 @@ pub(super) async fn join(store: &Arc<dyn Store>, folder: &Path, seed: u64, kills
         let approved = call.is_some_and(|call| hash(&call.facts.arguments) == bytes && may_run(call));
         report.unapproved += u64::from(!approved || !claimed.contains(&id));
         // A call that may run once has one key, whatever attempt it says it was.
-        let again = call.is_some_and(|call| call.repeat.may_run_again());
+        let again = call.is_some_and(|call| call.repeat == Repeat::Idempotent);
         *runs.entry((id, if again { attempt.to_owned() } else { String::new() })).or_default() += 1;
     }
     report.twice = runs.values().filter(|count| **count > 1).count() as u64;

@@ -26,8 +26,6 @@ const STEPS: [(&str, u64); 9] = [
 ];
 /// A worker that does not die at its step by then never comes by it.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The longest life before a random kill.
-const LONGEST_LIFE: u64 = 60;
 
 /// Kills at every named step and `count` times at random, drains, and joins the records.
 ///
@@ -45,6 +43,11 @@ pub async fn run(backend: Backend, count: u64, seed: u64) -> Result<Report> {
         Some(database) => database.url().to_owned(),
         None => format!("sqlite:{}", folder.path().join("countersign.db").display()),
     };
+    // The longest life before a random kill, in milliseconds: a few calls' worth.
+    let longest = match backend {
+        Backend::Sqlite => 80,
+        Backend::Postgres => 200,
+    };
     let mut dice = Dice::new(seed);
     let mut kills = 0;
     for (step, number) in STEPS {
@@ -55,7 +58,7 @@ pub async fn run(backend: Backend, count: u64, seed: u64) -> Result<Report> {
     }
     for _ in 0..count {
         let mut worker = start(&url, folder.path(), "work", dice.roll(1 << 30) as u64, None)?;
-        std::thread::sleep(Duration::from_millis(dice.roll(usize::try_from(LONGEST_LIFE)?) as u64));
+        std::thread::sleep(Duration::from_millis(dice.roll(longest) as u64));
         worker.kill()?;
         worker.wait()?;
         kills += 1;
