@@ -31,12 +31,12 @@ const READERS: usize = 4;
 pub(super) struct Readers {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
 }
 
 impl Readers {
     pub(super) fn new(path: PathBuf) -> Arc<Readers> {
-        Arc::new(Readers { path, idle: Mutex::default(), turns: Semaphore::new(READERS) })
+        Arc::new(Readers { path, idle: Mutex::default(), turns: Arc::new(Semaphore::new(READERS)) })
     }
 
     /// Runs a read on a thread where it may block.
@@ -44,9 +44,11 @@ impl Readers {
         self: &Arc<Self>,
         read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let _turn = self.turns.acquire().await.map_err(|_| StoreError::Closed)?;
+        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let readers = Arc::clone(self);
         let reading = tokio::task::spawn_blocking(move || {
+            // Held until the read ends, also where nobody waits for it any more.
+            let _turn = turn;
             let connection = match readers.idle().pop() {
                 Some(connection) => connection,
                 None => open_reader(&readers.path).map_err(failed)?,
