@@ -149,7 +149,7 @@ pub(crate) fn build(sections: Sections<'_>, source: Option<&str>, problems: &mut
         problems.add(At::default(), format!("more than {} rules", limits::POLICY_RULES));
     }
     let mut reads = top.reads();
-    agents.values().for_each(|layer| reads.join(&layer.reads()));
+    agents.values().for_each(|layer| reads.join([&layer.reads()]));
     let inner = Inner {
         reads,
         top,

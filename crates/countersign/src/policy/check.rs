@@ -1,6 +1,6 @@
 //! Looks a compiled condition over: what it reads, what it calls, how deep it goes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 
@@ -58,15 +58,24 @@ const FUNCTIONS: [&str; 35] = [
 pub(crate) struct Reads {
     /// All of them.
     pub(crate) everything: bool,
-    /// These, by name.
-    pub(crate) fields: HashSet<String>,
+    /// These, by name: sorted, each once.
+    fields: Vec<String>,
 }
 
 impl Reads {
     /// Looks at what others look at, too.
-    pub(crate) fn join(&mut self, other: &Reads) {
-        self.everything |= other.everything;
-        self.fields.extend(other.fields.iter().cloned());
+    pub(crate) fn join<'r>(&mut self, others: impl IntoIterator<Item = &'r Reads>) {
+        for other in others {
+            self.everything |= other.everything;
+            self.fields.extend(other.fields.iter().cloned());
+        }
+        self.fields.sort_unstable();
+        self.fields.dedup();
+    }
+
+    /// Whether any condition looks at this one.
+    pub(crate) fn wants(&self, field: &str) -> bool {
+        self.everything || self.fields.binary_search_by(|known| known.as_str().cmp(field)).is_ok()
     }
 }
 
@@ -133,7 +142,7 @@ impl Check {
     /// `arguments.name` and its like: one field is read, and no other.
     fn field(&mut self, name: &str) -> Result<(), ConditionError> {
         self.reads_facts = true;
-        self.reads.fields.insert(name.to_owned());
+        self.reads.fields.push(name.to_owned());
         Ok(())
     }
 

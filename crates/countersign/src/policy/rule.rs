@@ -188,10 +188,11 @@ impl Layer {
     /// Which arguments its conditions look at.
     pub(crate) fn reads(&self) -> Reads {
         let mut reads = Reads::default();
-        for rule in &self.rules {
+        let conditions = self.rules.iter().flat_map(|rule| {
             let excepted = rule.except.all.iter().filter_map(|exception| exception.when.as_ref());
-            rule.when.iter().chain(excepted).for_each(|when| reads.join(&when.reads));
-        }
+            rule.when.iter().chain(excepted)
+        });
+        reads.join(conditions.map(|when| &when.reads));
         reads
     }
 

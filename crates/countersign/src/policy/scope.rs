@@ -210,7 +210,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Boxed<'de>, A::Error> {
         let mut entries: HashMap<CelMapKey<'de>, Boxed<'de>> = HashMap::new();
         while let Some(key) = map.next_key::<Text<'de>>()? {
-            if self.reads.is_some_and(|reads| !reads.fields.contains(&*key.0)) {
+            if self.reads.is_some_and(|reads| !reads.wants(&key.0)) {
                 map.next_value::<de::IgnoredAny>()?;
                 continue;
             }
