@@ -73,7 +73,7 @@ impl fmt::Display for Line {
 }
 
 /// What an approver sees of one hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
     /// The tool and where it runs, in one line.
     pub title: String,

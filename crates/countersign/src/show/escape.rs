@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use unicode_security::MixedScript as _;
 use unicode_width::UnicodeWidthChar as _;
 
@@ -99,7 +99,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// What about a text might deceive a reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WarningKind {
     /// Characters that draw nothing.
@@ -125,7 +125,7 @@ impl WarningKind {
 }
 
 /// Something about a text that might deceive a reader. Everything in it is safe to print.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
     /// What it is.
     pub kind: WarningKind,
