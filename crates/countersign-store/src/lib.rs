@@ -20,7 +20,7 @@ use countersign::store::Store;
 
 pub use sqlite::SqliteStore;
 
-/// Why a store could not be opened. Nothing was changed.
+/// Why a store could not be opened. Whatever was there is left as it was.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {

@@ -104,10 +104,10 @@ fn write(state: &mut dyn State, mut call: Call, before: &Call, drafts: Vec<Draft
     call.updated_at = state.now();
     let call = Arc::new(call);
     let chain = call.facts.path.chain();
+    state.put_call(Arc::clone(&call), Some(before))?;
     for draft in drafts {
         state.append(&chain, draft)?;
     }
-    state.put_call(Arc::clone(&call), Some(before))?;
     Ok(call)
 }
 

@@ -169,6 +169,10 @@ impl State for Tables {
     }
 
     fn put_call(&mut self, call: Arc<Call>, before: Option<&Call>) -> Result<(), StoreError> {
+        let known = before.map_or(0, |before| before.holds.len());
+        if let Some(hold) = call.holds.iter().skip(known).find(|hold| self.holds.contains_key(&hold.id)) {
+            return Err(StoreError::Failed(format!("{} is taken", hold.id)));
+        }
         match before {
             Some(before) => self.unlist(before),
             None if self.calls.contains_key(&call.id) => {
@@ -409,7 +413,7 @@ impl Store for MemoryStore {
         let most = page(filter.limit);
         if let Some(chain) = &filter.chain {
             let Some(row) = tables.chains.get(chain) else { return Ok(Vec::new()) };
-            let start = row.events.partition_point(|at| *at as u64 + 1 <= after.minor);
+            let start = row.events.partition_point(|at| (*at as u64) < after.minor);
             let events = row.events.iter().skip(start).filter_map(|at| tables.events.get(*at));
             return Ok(events.filter(wanted).take(most).cloned().collect());
         }

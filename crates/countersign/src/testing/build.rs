@@ -195,9 +195,8 @@ impl Proposal {
 }
 
 /// Submits a call that must be taken.
-#[track_caller]
-pub fn submit(store: &dyn Store, proposal: Proposal) -> impl Future<Output = Arc<Call>> + '_ {
-    async move { store.run(proposal.op()).await.unwrap().call.unwrap() }
+pub async fn submit(store: &dyn Store, proposal: Proposal) -> Arc<Call> {
+    store.run(proposal.op()).await.unwrap().call.unwrap()
 }
 
 /// A person's decision on a call's open hold, for the digest it shows.

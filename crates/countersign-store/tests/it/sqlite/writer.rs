@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 
 use countersign::call::CallState;
+use countersign::event::{Cursor, Head, hash};
+use countersign::grant::Grant;
 use countersign::hold::{Answer, Who};
 use countersign::id::CallId;
-use countersign::store::{Applied, Expect, Failure, Op, Store, StoreError};
+use countersign::store::{Applied, EventFilter, Expect, Failure, Op, Store, StoreError};
 use countersign::testing::{ManualClock, TestStore as _, decide, grant_for, proposal, submit};
 use countersign::time::{Clock, Time};
 use countersign_store::SqliteStore;
@@ -110,6 +112,59 @@ async fn a_damaged_call_harms_no_other() {
     assert_eq!(store.call(sound.id).await.unwrap().unwrap().state, CallState::Approved);
 }
 
+/// I6: an operation that fails half-way takes back its own writes, and no other's in the same transaction.
+#[tokio::test]
+async fn a_fault_half_way_takes_back_its_own_writes_only() {
+    let test = TestSqlite::new().await;
+    let store = test.sqlite();
+    let asked = |n: u32| proposal("rm", json!({ "n": n }), "s");
+    let pending = submit(&*store, asked(1)).await;
+    let limited = Grant { uses_left: Some(5), ..grant_for(&pending, store.now().await.unwrap()) };
+    store.run(Op::Grant(Box::new(limited))).await.unwrap();
+    let allowed = submit(&*store, asked(1)).await;
+    // The claim writes the call and its event before it finds that the grant is another than the one it read.
+    test.raw().execute("UPDATE grants SET version = version + 1", []).unwrap();
+    let policy = countersign::Policy::ask_all();
+    let claim = Op::Claim { call: allowed.id, claimant: countersign::testing::claimant("w"), policy };
+    let locked = lock(&test);
+    let before = ask(&store, asked(2).op());
+    let faulty = ask(&store, claim);
+    let after = ask(&store, decide(&pending, "ann", Answer::approve()));
+    unlock(&locked);
+    before.await.unwrap();
+    assert!(matches!(faulty.await, Err(Failure::Store(StoreError::Failed(_)))));
+    after.await.unwrap();
+    let chain = EventFilter { chain: Some(pending.facts.path.chain()), ..EventFilter::default() };
+    let events = store.events(Cursor::default(), chain).await.unwrap();
+    let mut head = Head::default();
+    for event in &events {
+        assert_eq!((event.seq, event.hash), (head.seq + 1, hash(&head.hash, &event.body)));
+        head = Head { seq: event.seq, hash: event.hash };
+    }
+    assert_eq!(events.len(), 7);
+    assert_eq!(store.call(allowed.id).await.unwrap(), Some(allowed));
+}
+
+/// I3: a row that is not the one that was read is never written over.
+#[tokio::test]
+async fn a_row_that_changed_is_not_written_over() {
+    let test = TestSqlite::new().await;
+    let store = test.store();
+    let call = submit(&*store, proposal("rm", json!({}), "s")).await;
+    test.raw().execute("UPDATE calls SET version = version + 1", []).unwrap();
+    let decided = store.run(decide(&call, "ann", Answer::approve())).await;
+    assert!(matches!(decided, Err(Failure::Store(StoreError::Failed(_)))));
+    assert_eq!(store.call(call.id).await.unwrap(), Some(call));
+}
+
+/// B136: events are added and never taken away.
+#[tokio::test]
+async fn events_are_never_deleted() {
+    let test = TestSqlite::new().await;
+    submit(&*test.store(), proposal("rm", json!({}), "s")).await;
+    assert!(test.raw().execute("DELETE FROM events", []).is_err());
+}
+
 /// B68: a malformed grant grants nothing, and says so wherever it is looked at.
 #[tokio::test]
 async fn a_malformed_grant_grants_nothing() {
@@ -139,8 +194,8 @@ async fn a_failing_file_acknowledges_nothing() {
     raw.execute_batch("ALTER TABLE holds RENAME TO lost").unwrap();
     let locked = lock(&test);
     let running = [
-        ask(&store, proposal("ls", json!({}), "s").effect(countersign::Effect::Allow).op()),
-        ask(&store, proposal("rm", json!({}), "s").op()),
+        ask(&store, proposal("rm", json!({"n": 1}), "s").op()),
+        ask(&store, proposal("rm", json!({"n": 2}), "s").op()),
     ];
     unlock(&locked);
     for one in running {

@@ -2,7 +2,7 @@
 //!
 //! A store's tests name a function that makes a fresh [`TestStore`](super::TestStore) and get one test per case:
 //!
-//! ```ignore
+//! ```text
 //! async fn make() -> impl countersign::testing::TestStore { … }
 //! countersign::contract_tests!(make);
 //! ```
@@ -61,6 +61,7 @@ macro_rules! contract_tests {
             a_halt_of_one_agent_stops_no_other
             a_lease_is_renewed_by_its_own_fence_only
             a_running_tool_may_ask
+            a_hold_id_is_taken_once
             a_result_is_stored_and_replayed
             a_failed_run_keeps_its_error
             a_lost_lease_is_a_doubt

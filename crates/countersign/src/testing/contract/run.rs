@@ -6,11 +6,12 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::call::{Call, CallState, Outcome, Repeat, Resolution, ResolvedAs};
+use crate::event::Cursor;
 use crate::hold::{Answer, HoldState};
 use crate::id::HoldId;
 use crate::limits;
 use crate::refusal::RefusalKind;
-use crate::store::{Op, Store};
+use crate::store::{EventFilter, Failure, Op, Store};
 use crate::testing::{TestStore, approve, claim, decide, finish, proposal, rejection, submit, succeeded};
 use crate::time::Time;
 use crate::transition::{Asking, Rejection};
@@ -137,6 +138,22 @@ pub async fn a_running_tool_may_ask(test: &dyn TestStore) {
     assert_eq!((yes.state, yes.holds[0].state), (CallState::Executing, HoldState::Approved));
     let done = finish(&*store, call.id, 1, succeeded("deployed")).await.unwrap().call.unwrap();
     assert_eq!(done.state, CallState::Succeeded);
+}
+
+/// I4: one hold id, one hold, for ever; a second one is refused whole.
+pub async fn a_hold_id_is_taken_once(test: &dyn TestStore) {
+    let store = test.store();
+    let taken = submit(&*store, proposal("rm", json!({}), "s")).await;
+    let call = running(&*store, "deploy", Repeat::AtMostOnce).await;
+    let (hint, payload, unattended) = (None, None, None);
+    let asking = Asking { hold: taken.holds[0].id, fence: 1, hint, payload, unattended, most: 9 };
+    let asked = store.run(Op::Ask { call: call.id, asking: Box::new(asking) }).await;
+    assert!(matches!(asked, Err(Failure::Store(_))));
+    assert_eq!(store.call_of_hold(taken.holds[0].id).await.unwrap(), Some(taken));
+    assert_eq!(store.call(call.id).await.unwrap(), Some(Arc::clone(&call)));
+    let about = EventFilter { call: Some(call.id), ..EventFilter::default() };
+    assert_eq!(store.events(Cursor::default(), about).await.unwrap().len(), 3, "nothing of it was written");
+    finish(&*store, call.id, 1, succeeded("x")).await.unwrap();
 }
 
 /// B84: a finished call replays its stored result; another result is refused.
