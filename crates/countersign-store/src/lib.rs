@@ -18,9 +18,10 @@ use std::sync::Arc;
 use countersign::memory::MemoryStore;
 use countersign::store::Store;
 
+pub use postgres::{PostgresOptions, PostgresStore};
 pub use sqlite::SqliteStore;
 
-/// Why a store could not be opened. Whatever was there is left as it was.
+/// Why a store could not be opened. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -70,9 +71,9 @@ pub enum ConnectError {
         /// The newest schema known here.
         known: i64,
     },
-    /// This kind of store is not built in.
-    #[error("{0}")]
-    Unsupported(String),
+    /// PostgreSQL cannot be reached, or is not one to rely on.
+    #[error(transparent)]
+    Postgres(#[from] postgres::ConnectError),
 }
 
 /// Opens the store at an address: `memory:`, `sqlite:PATH` or `postgres://…`.
@@ -84,7 +85,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>, ConnectError> {
         return Ok(Arc::new(SqliteStore::open(path).await?));
     }
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-        return Err(ConnectError::Unsupported("PostgreSQL is not built in".into()));
+        return Ok(Arc::new(PostgresStore::connect(url, PostgresOptions::default()).await?));
     }
     Err(ConnectError::Address(url.to_owned()))
 }

@@ -39,7 +39,7 @@ pub(super) struct Job {
 pub(super) enum Trouble {
     /// Nothing was written; the next attempt may succeed.
     Again(String),
-    /// Nothing was written; the connection is gone.
+    /// Nothing was written; the connection is gone or stuck, whatever the operations.
     Lost(String),
     /// Nothing was written, and trying again helps nobody: one of the operations is at fault.
     Spoilt(StoreError),
@@ -65,10 +65,14 @@ impl From<sqlx::Error> for Trouble {
                 Trouble::Lost(text)
             }
             sqlx::Error::Database(database) => match database.code().as_deref() {
-                // Serialization, deadlock, a lock that took too long, a row that another node wrote first.
-                Some("40001" | "40P01" | "55P03" | "23505") => Trouble::Again(text),
-                // Shut down, restarted or cut off.
-                Some("57P01" | "57P02" | "57P03" | "25P03") => Trouble::Lost(text),
+                // An id that is taken stays taken.
+                Some("23505") if matches!(database.constraint(), Some("calls_pkey" | "holds_pkey" | "grants_pkey")) => {
+                    Trouble::Spoilt(StoreError::Failed(text))
+                }
+                // Serialization, deadlock, a row that another node wrote first.
+                Some("40001" | "40P01" | "23505") => Trouble::Again(text),
+                // Shut down, restarted or cut off; or everybody waits for a lock.
+                Some("57P01" | "57P02" | "57P03" | "25P03" | "55P03") => Trouble::Lost(text),
                 Some(code) if code.starts_with("08") => Trouble::Lost(text),
                 _ => Trouble::Spoilt(StoreError::Failed(text)),
             },
@@ -229,6 +233,9 @@ impl Node {
         self.waiting.total.fetch_add(changed.pending, Ordering::Relaxed);
         if changed.all {
             return self.bell.ring_all();
+        }
+        if changed.rung.is_empty() && !changed.events.is_empty() {
+            return self.bell.ring_any();
         }
         changed.rung.iter().for_each(|call| self.bell.ring(*call));
     }

@@ -2,7 +2,7 @@
 //!
 //! Notifications carry ids only and may be lost with their connection. So, while somebody listens, the events
 //! themselves are read once a second from where the last reading stopped: a lost notification costs a second, never a
-//! wake-up.
+//! wake-up. (As any tail, that reading stops before a transaction that is still open, anywhere on the server.)
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,6 +92,7 @@ impl Node {
         if words.next() == Some(&self.name) {
             return;
         }
+        self.bell.ring_any();
         for word in words {
             match word.parse() {
                 Ok(call) => self.bell.ring(call),
@@ -104,7 +105,7 @@ impl Node {
     /// Rings for every call with an event since the last reading.
     pub(super) async fn catch_up(&self) -> Result<(), StoreError> {
         let mut horizon = self.reading.horizon.lock().await;
-        let listened = self.bell.listeners() > 0;
+        let listened = self.bell.has_listeners();
         let Some(from) = horizon.as_ref().filter(|_| listened) else {
             let row = sqlx::query(HORIZON).fetch_one(&self.readers).await.map_err(rows::failed)?;
             *horizon = Some(row.try_get("horizon").map_err(rows::failed)?);
@@ -127,7 +128,7 @@ impl Node {
         match (call, name.parse()) {
             (Ok(call), _) => self.bell.ring(call),
             (Err(_), Ok(EventName::HaltSet | EventName::HaltLifted | EventName::PolicyLoaded)) => self.bell.ring_all(),
-            (Err(_), _) => {}
+            (Err(_), _) => self.bell.ring_any(),
         }
     }
 }

@@ -145,7 +145,7 @@ async fn resolve(connection: &mut PgConnection, plan: &Plan) -> Result<Resolved,
     for row in sqlx::query(RESOLVE).bind(calls).bind(holds).fetch_all(connection).await? {
         let call: Key = row.try_get("call")?;
         if let Some(hold) = row.try_get::<Option<Key>, _>("hold")? {
-            resolved.holds.insert(hold.hold()?, call.call()?);
+            resolved.holds.insert(hold.hold(), call.call());
         }
         resolved.calls.push(call);
         resolved.chains.push(Chain(row.try_get::<&str, _>("chain")?.into()));
@@ -270,7 +270,7 @@ async fn calls(
             // Only the operation that names a damaged call fails by it. A call that another is compared with must be
             // readable: an unreadable doubt is not no doubt.
             Err(StoreError::Damaged { why, .. }) if row.try_get("named")? => {
-                world.calls.insert(row.try_get::<Key, _>("id")?.call()?, Err(why));
+                world.calls.insert(row.try_get::<Key, _>("id")?.call(), Err(why));
             }
             Err(error) => return Err(error.into()),
         }

@@ -1,22 +1,26 @@
 //! Brings the schema up to date: one transaction per step, so that a node killed half-way leaves a whole step or none.
 
-use sqlx::{PgConnection, PgPool, Row};
+use sqlx::{Connection, PgConnection, Row};
 
 use super::ConnectError;
 
 /// The steps, in order. A released one is never edited; a change is a new one.
 const STEPS: [&str; 1] = [include_str!("schema/0001_first.sql")];
 
-/// Held while a step runs, so that nodes that start together take turns.
+/// Held while the schema changes, so that nodes that start together take turns. It goes with its connection.
 const LOCK: i64 = 0x636f_756e_7465_7201;
 
 /// Applies the steps that are missing. A schema that is up to date needs no right to change it.
-pub(super) async fn migrate(pool: &PgPool) -> Result<(), ConnectError> {
-    let mut connection = pool.acquire().await?;
+pub(super) async fn migrate(mut connection: PgConnection) -> Result<(), ConnectError> {
     let mut version = version(&mut connection).await?;
+    if version < STEPS.len() {
+        sqlx::raw_sql("SET statement_timeout = 0; SET lock_timeout = 0").execute(&mut connection).await?;
+        sqlx::query("SELECT pg_advisory_lock($1)").bind(LOCK).execute(&mut connection).await?;
+    }
     while version < STEPS.len() {
         version = step(&mut connection).await?;
     }
+    connection.close().await?;
     if version > STEPS.len() {
         return Err(ConnectError::NewerSchema { found: version, known: STEPS.len() });
     }
@@ -25,10 +29,7 @@ pub(super) async fn migrate(pool: &PgPool) -> Result<(), ConnectError> {
 
 /// Applies the next step, unless another node was faster; returns the version then.
 async fn step(connection: &mut PgConnection) -> Result<usize, ConnectError> {
-    use sqlx::Connection as _;
     let mut transaction = connection.begin().await?;
-    sqlx::raw_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0").execute(&mut *transaction).await?;
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *transaction).await?;
     let before = version(&mut transaction).await?;
     let Some(script) = STEPS.get(before) else { return Ok(before) };
     let failed = |error| ConnectError::Migration { step: before + 1, error };

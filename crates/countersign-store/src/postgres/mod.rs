@@ -1,7 +1,7 @@
 //! The store for many nodes: PostgreSQL 13 or later.
 //!
 //! Every node runs the same transitions in the same database. The database's clock decides deadlines; its commit
-//! decides who was first. See [`load`] for how nodes keep out of each other's way.
+//! decides who was first. `load.rs` says how nodes keep out of each other's way.
 //!
 //! Names (sessions, keys, chains …) may hold any character but U+0000, which PostgreSQL cannot store: an operation
 //! with one fails.
@@ -30,7 +30,7 @@ use countersign::id::{CallId, GrantId, HoldId};
 use countersign::store::{Applied, CallFilter, EventFilter, Expect, Failure, Op, Record, Store, StoreError};
 use countersign::time::Time;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{PgConnection, PgPool, Row};
+use sqlx::{Connection, PgConnection, PgPool, Row};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -44,6 +44,10 @@ pub struct PostgresOptions {
     pub readers: u32,
     /// How long to wait for a connection before saying that the store failed.
     pub connect_within: Duration,
+    /// How long reading events over all chains waits for transactions in flight, before it answers with those events
+    /// that no open transaction can still come before. A transaction that stays open for longer, anywhere on the
+    /// server, holds later events back for as long; it never makes one be skipped.
+    pub settle_within: Duration,
     /// Accepts a server that may lose what it acknowledged. For tests only.
     pub allow_unsafe_durability: bool,
     /// Microseconds added to the database's clock wherever it is read. For tests only.
@@ -55,6 +59,7 @@ impl Default for PostgresOptions {
         PostgresOptions {
             readers: 8,
             connect_within: Duration::from_secs(10),
+            settle_within: Duration::from_secs(2),
             allow_unsafe_durability: false,
             clock_offset: Arc::default(),
         }
@@ -111,6 +116,7 @@ struct Node {
     writers: PgPool,
     readers: PgPool,
     bell: Bell<CallId>,
+    settle_within: Duration,
     clock_offset: Arc<AtomicI64>,
     waiting: batch::Waiting,
     reading: listen::Reading,
@@ -141,15 +147,19 @@ impl PostgresStore {
                 .after_connect(|connection, _| Box::pin(prepare(connection)))
                 .connect_lazy_with(address.clone())
         };
+        // A pool hides why it cannot connect; one connection says it.
+        let connected = tokio::time::timeout(options.connect_within, PgConnection::connect_with(&address)).await;
+        let mut connection = connected.map_err(|_| ConnectError::Unusable("it does not answer".into()))??;
+        check(&mut connection, &options).await?;
+        migrate::migrate(connection).await?;
         let (writers, readers, listening) = (pool(2), pool(options.readers), pool(1));
-        check(&writers, &options).await?;
-        migrate::migrate(&writers).await?;
         let listener = listen::subscribe(&listening).await?;
         let node = Arc::new(Node {
             name: CallId::new().to_string().replace("call_", "node_"),
             writers,
             readers,
             bell: Bell::default(),
+            settle_within: options.settle_within,
             clock_offset: options.clock_offset,
             waiting: batch::Waiting::default(),
             reading: listen::Reading::default(),
@@ -174,10 +184,14 @@ impl Drop for PostgresStore {
 
 /// Every connection gives up rather than hang, and lets go of its locks when its node stalls in a transaction.
 /// `synchronous_commit` is pinned as it was found, so that a later change of the server's settings weakens nothing.
+/// Plans are made for the very values, and go along an index in its order: a page then costs what it shows, however many
+/// rows there are.
 const PREPARE: &str = "
     SELECT set_config('statement_timeout', '30s', false), set_config('lock_timeout', '10s', false),
            set_config('idle_in_transaction_session_timeout', '10s', false),
-           set_config('synchronous_commit', current_setting('synchronous_commit'), false)";
+           set_config('synchronous_commit', current_setting('synchronous_commit'), false),
+           set_config('plan_cache_mode', 'force_custom_plan', false), set_config('enable_bitmapscan', 'off', false),
+           set_config('jit', 'off', false)";
 
 async fn prepare(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query(PREPARE).execute(connection).await.map(drop)
@@ -188,8 +202,8 @@ const CHECK: &str = "
            current_setting('server_version_num')::int AS version, current_setting('server_encoding') AS encoding,
            pg_is_in_recovery() AS standby";
 
-async fn check(pool: &PgPool, options: &PostgresOptions) -> Result<(), ConnectError> {
-    let row = sqlx::query(CHECK).fetch_one(pool).await?;
+async fn check(connection: &mut PgConnection, options: &PostgresOptions) -> Result<(), ConnectError> {
+    let row = sqlx::query(CHECK).fetch_one(connection).await?;
     let unsafe_settings = [
         ("no_fsync", "fsync", "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();"),
         ("no_sync", "synchronous_commit", "ALTER ROLE CURRENT_USER SET synchronous_commit = on;"),
@@ -251,7 +265,7 @@ impl Store for PostgresStore {
     }
 
     async fn events(&self, after: Cursor, filter: EventFilter) -> Result<Vec<Event>, StoreError> {
-        read::events(&self.node.readers, after, &filter).await
+        read::events(&self.node.readers, after, &filter, self.node.settle_within).await
     }
 
     async fn halted(&self, path: &Path) -> Result<bool, StoreError> {

@@ -17,9 +17,6 @@ use sqlx::{PgPool, Row};
 use super::rows::{self, Key, failed, number};
 use super::world::is_halted;
 
-/// How long a tail waits for a transaction in flight before it answers with what is settled.
-const SETTLES_WITHIN: Duration = Duration::from_millis(500);
-
 fn page(limit: Option<usize>) -> i64 {
     number(limit.unwrap_or(limits::PAGE_ROWS_DEFAULT).min(limits::PAGE_ROWS) as u64)
 }
@@ -89,7 +86,7 @@ pub(super) async fn due(pool: &PgPool, offset: i64, limit: usize) -> Result<Vec<
         ORDER BY due_at, id LIMIT $2";
     let query = sqlx::query(SQL).bind(offset).bind(number(limit as u64));
     let rows = query.fetch_all(pool).await.map_err(failed)?;
-    rows.iter().map(|row| row.try_get::<Key, _>(0).map_err(failed)?.call()).collect()
+    rows.iter().map(|row| row.try_get::<Key, _>(0).map(Key::call).map_err(failed)).collect()
 }
 
 pub(super) async fn grant(pool: &PgPool, id: GrantId) -> Result<Option<Grant>, StoreError> {
@@ -106,8 +103,9 @@ pub(super) async fn grants(pool: &PgPool) -> Result<Vec<Grant>, StoreError> {
 macro_rules! tail {
     ($from:literal) => {
         concat!(
-            "SELECT xid::text AS xid, id, chain, seq, name, call, hold, at, hash, body,
-                    xid < pg_snapshot_xmin(pg_current_snapshot()) AS settled
+            "SELECT events.xid::text AS xid, events.id, events.chain, events.seq, events.name, events.call, events.hold,
+                    events.at, events.hash, events.body,
+                    events.xid < pg_snapshot_xmin(pg_current_snapshot()) AS settled
              FROM ",
             $from
         )
@@ -122,10 +120,11 @@ const OF_CHAIN: &str = tail!(
 );
 const OF_SESSION: &str = tail!(
     "chains CROSS JOIN LATERAL (
-         SELECT * FROM events WHERE chain = chains.name AND (xid, id) > ($1::xid8, $2)
+         SELECT * FROM events
+         WHERE chain = chains.name AND (xid, id) > ($1::xid8, $2) AND ($5::uuid IS NULL OR call = $5)
          ORDER BY events.xid, id LIMIT $3
      ) AS events
-     WHERE chains.session = $4 AND ($5::uuid IS NULL OR call = $5) ORDER BY events.xid, id LIMIT $3"
+     WHERE chains.session = $4 ORDER BY events.xid, id LIMIT $3"
 );
 
 /// Reads events after a cursor, in the order of their transactions, and only those below which none is open.
@@ -133,16 +132,26 @@ const OF_SESSION: &str = tail!(
 /// A chain's events, and so a call's, commit in the order of the chain: they need not wait for anybody. Any other tail
 /// waits for transactions in flight, those of other databases on the same server too. A transaction that stays open
 /// for long holds it up for as long.
-pub(super) async fn events(pool: &PgPool, after: Cursor, filter: &EventFilter) -> Result<Vec<Event>, StoreError> {
+pub(super) async fn events(
+    pool: &PgPool,
+    after: Cursor,
+    filter: &EventFilter,
+    settle_within: Duration,
+) -> Result<Vec<Event>, StoreError> {
     let one_chain = filter.chain.is_some() || filter.call.is_some();
     let began = tokio::time::Instant::now();
     let mut pause = Duration::from_millis(2);
+    let mut wanted = None;
     loop {
-        let rows = tail(pool, after, filter).await?;
+        let mut rows = tail(pool, after, filter).await?;
+        let last = rows.last().map(rows::cursor).transpose()?;
+        // Everything that had committed when the reading began; what commits meanwhile is for the next one.
+        let wanted = *wanted.get_or_insert(last);
         let settled = |row: &PgRow| row.try_get::<bool, _>("settled").unwrap_or(false);
         let ready = if one_chain { rows.len() } else { rows.iter().take_while(|row| settled(row)).count() };
-        if ready > 0 || rows.is_empty() || began.elapsed() > SETTLES_WITHIN {
-            return rows.iter().take(ready).map(rows::event).collect();
+        rows.truncate(ready);
+        if rows.last().map(rows::cursor).transpose()? >= wanted || began.elapsed() > settle_within {
+            return rows.iter().map(rows::event).collect();
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_millis(50));

@@ -24,21 +24,12 @@ impl Key {
     /// Less than every id of ours.
     pub(super) const LEAST: Key = Key([0; 16]);
 
-    fn read<T: FromStr>(self, prefix: &str) -> Result<T, StoreError> {
-        let mut text = String::with_capacity(prefix.len() + 32);
-        text.push_str(prefix);
-        for byte in self.0 {
-            text.extend([byte >> 4, byte & 15].map(|digit| char::from_digit(u32::from(digit), 16).unwrap_or('?')));
-        }
-        text.parse().map_err(|_| StoreError::Damaged { what: "id", why: text })
+    pub(super) fn call(self) -> CallId {
+        CallId::from_bytes(self.0)
     }
 
-    pub(super) fn call(self) -> Result<CallId, StoreError> {
-        self.read("call_")
-    }
-
-    pub(super) fn hold(self) -> Result<HoldId, StoreError> {
-        self.read("hold_")
+    pub(super) fn hold(self) -> HoldId {
+        HoldId::from_bytes(self.0)
     }
 }
 
@@ -144,18 +135,25 @@ pub(super) fn event(row: &PgRow) -> Result<Event, StoreError> {
     let text = |column: &str| row.try_get::<&str, _>(column).map_err(failed);
     let integer = |column: &str| row.try_get::<i64, _>(column).map_err(failed);
     let key = |column: &str| row.try_get::<Option<Key>, _>(column).map_err(failed);
-    let major = text("xid")?.parse().map_err(|_| damaged("a transaction id is no number".into()))?;
     Ok(Event {
-        cursor: Cursor { major, minor: count(integer("id")?) },
+        cursor: cursor(row)?,
         chain: Chain(text("chain")?.into()),
         seq: count(integer("seq")?),
         name: EventName::from_str(text("name")?).map_err(damaged)?,
-        call: key("call")?.map(Key::call).transpose()?,
-        hold: key("hold")?.map(Key::hold).transpose()?,
+        call: key("call")?.map(Key::call),
+        hold: key("hold")?.map(Key::hold),
         at: Time(integer("at")?),
         hash: event_hash(row.try_get("hash").map_err(failed)?)?,
         body: text("body")?.into(),
     })
+}
+
+/// Reads an event's place in the log.
+pub(super) fn cursor(row: &PgRow) -> Result<Cursor, StoreError> {
+    let xid: &str = row.try_get("xid").map_err(failed)?;
+    let id: i64 = row.try_get("id").map_err(failed)?;
+    let major = xid.parse().map_err(|_| StoreError::Damaged { what: "event", why: format!("transaction `{xid}`") })?;
+    Ok(Cursor { major, minor: count(id) })
 }
 
 pub(super) fn event_hash(bytes: &[u8]) -> Result<EventHash, StoreError> {

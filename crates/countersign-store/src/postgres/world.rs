@@ -273,14 +273,19 @@ impl State for World {
         if stored.as_ref().map(|stored| stored.version) != before.map(|before| before.version) {
             return Err(StoreError::Failed(format!("{} is not in the version to be replaced", call.id)));
         }
+        // A hold id that another batch took is found by the database, which knows them all.
+        let known = before.map_or(0, |before| before.holds.len());
+        for hold in call.holds.iter().skip(known) {
+            if self.holds.contains_key(&hold.id) {
+                return Err(StoreError::Failed(format!("{} is taken", hold.id)));
+            }
+            self.changed.holds.push((hold.id, call.id));
+        }
         if let Some(before) = before {
             self.unlist(before);
             self.count(before, -1)?;
         }
         self.count(&call, 1)?;
-        let is_new = |hold: &HoldId| before.is_none_or(|before| before.holds.iter().all(|old| old.id != *hold));
-        let opened = call.holds.iter().map(|hold| hold.id).filter(is_new);
-        self.changed.holds.extend(opened.map(|hold| (hold, call.id)));
         self.changed.calls.entry(call.id).or_insert_with(|| before.map(|before| before.version));
         self.changed.rung.insert(call.id);
         self.fetched(call);
@@ -288,7 +293,12 @@ impl State for World {
     }
 
     fn put_grant(&mut self, grant: &Grant) -> Result<(), StoreError> {
-        let stored = self.grants.insert(grant.id, grant.clone()).map(|stored| stored.version);
+        // A change goes over exactly the version before it, and a new grant over nothing: no save undoes a revoke.
+        let stored = self.grants.get(&grant.id).map(|stored| stored.version);
+        if stored != grant.version.checked_sub(1) {
+            return Err(StoreError::Failed(format!("{} changed meanwhile", grant.id)));
+        }
+        self.grants.insert(grant.id, grant.clone());
         self.changed.grants.entry(grant.id).or_insert(stored);
         Ok(())
     }

@@ -261,10 +261,13 @@ pub(super) const EVERYTHING: &str = "*";
 /// A notification carries less than 8,000 bytes; an id has 37.
 const IDS_IN_ONE: usize = 200;
 
-/// Tells the other nodes which calls moved: ids only, after the sender's name. Sent at commit, or not at all.
+/// Tells the other nodes which calls moved: ids only, after the sender's name; the name alone where events concern no
+/// call. Sent at commit, or not at all.
 async fn notify(connection: &mut PgConnection, changed: &Changed, node: &str) -> Result<(), Trouble> {
     let payloads: Vec<String> = if changed.all {
         vec![format!("{node} {EVERYTHING}")]
+    } else if changed.rung.is_empty() && !changed.events.is_empty() {
+        vec![payload(node, &[])]
     } else {
         let ids: Vec<CallId> = changed.rung.iter().copied().collect();
         ids.chunks(IDS_IN_ONE).map(|ids| payload(node, ids)).collect()

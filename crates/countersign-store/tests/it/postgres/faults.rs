@@ -2,13 +2,14 @@
 
 use countersign::call::CallState;
 use countersign::hold::Answer;
-use countersign::store::{Failure, Op, Store, StoreError};
+use countersign::store::{Failure, Store, StoreError};
+use countersign::testing::{decide, submit};
 use countersign::transition::Rejection;
-use countersign_store::postgres::PostgresStore;
+use countersign_store::PostgresStore;
 use countersign_testkit::{Durability, TestPostgres};
 use sqlx::{Connection, PgConnection, Row};
 
-use super::{Bench, PATIENCE, all_events, check_chains, claim, decide, in_one_batch, number, proposal, until};
+use super::{Bench, PATIENCE, all_events, check_chains, claim, deploy, in_one_batch, number, until};
 
 /// Cuts off whoever waits for something, as often as the store tries again; then the operation has failed.
 const CUT_WAITING: &str = "
@@ -31,7 +32,7 @@ async fn a_batch_cut_in_the_middle_leaves_nothing() {
         }
     };
     let answer = tokio::select! {
-        answer = store.run(proposal("s1").op()) => answer,
+        answer = store.run(deploy("s1").op()) => answer,
         () = cut => unreachable!(),
     };
     assert!(matches!(answer, Err(Failure::Store(StoreError::Failed(_)))), "{answer:?}");
@@ -39,7 +40,7 @@ async fn a_batch_cut_in_the_middle_leaves_nothing() {
     let rows = "SELECT (SELECT count(*) FROM calls) + (SELECT count(*) FROM holds) + (SELECT count(*) FROM chains)
                      + (SELECT count(*) FROM events)";
     assert_eq!(number(&mut admin, rows).await, 0);
-    super::is_pending(&*proposal("s1").submit(&store).await);
+    super::is_pending(&submit(&store, deploy("s1")).await);
 }
 
 /// I6: a connection cut once costs nothing: nothing was committed, so the batch runs again.
@@ -60,7 +61,7 @@ async fn a_batch_cut_once_runs_again() {
         sqlx::query(CUT_WAITING).execute(&mut cutter).await.unwrap();
         lock.rollback().await.unwrap();
     };
-    let (answer, ()) = tokio::join!(store.run(proposal("s1").op()), cut);
+    let (answer, ()) = tokio::join!(store.run(deploy("s1").op()), cut);
     assert_eq!(answer.unwrap().call.unwrap().state, CallState::Pending);
     assert_eq!(number(&mut admin, "SELECT count(*) FROM calls").await, 1);
 }
@@ -79,17 +80,15 @@ async fn a_lost_commit_answer_is_an_error_and_not_a_second_try() {
         sqlx::query(sql).execute(&mut admin).await.unwrap();
     }
     sqlx::query("SELECT pg_reload_conf()").execute(&mut admin).await.unwrap();
-    let op = proposal("s1").op();
-    let Op::Submit(submission) = &op else { unreachable!() };
-    let id = submission.call.id;
+    let new = deploy("s1");
+    let id = new.id();
     let cut = async {
         let waiting = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
         until(&mut admin, waiting).await;
         let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
         sqlx::query(cut).execute(&mut admin).await.unwrap();
     };
-    let (answer, ()) =
-        tokio::time::timeout(PATIENCE, async { tokio::join!(store.run(op.clone()), cut) }).await.unwrap();
+    let (answer, ()) = tokio::time::timeout(PATIENCE, async { tokio::join!(store.run(new.op()), cut) }).await.unwrap();
     let Err(Failure::Store(StoreError::Failed(text))) = answer else { panic!("{answer:?}") };
     assert!(text.contains("not confirmed"), "{text}");
     assert_eq!(store.call(id).await.unwrap().unwrap().version, 1, "it happened, once");
@@ -101,7 +100,7 @@ async fn a_lost_commit_answer_is_an_error_and_not_a_second_try() {
 async fn one_poisoned_operation_spoils_no_other() {
     let bench = Bench::new();
     let store = bench.node().await;
-    let ops = vec![proposal("a").op(), proposal("nul\0byte").op(), proposal("b").op()];
+    let ops = vec![deploy("a").op(), deploy("nul\0byte").op(), deploy("b").op()];
     let answers = in_one_batch(&bench, &store, ops).await;
     assert!(matches!(answers[1], Err(Failure::Store(StoreError::Failed(_)))), "{:?}", answers[1]);
     for answer in [&answers[0], &answers[2]] {
@@ -115,7 +114,7 @@ async fn one_poisoned_operation_spoils_no_other() {
 async fn a_damaged_call_stops_only_its_own() {
     let bench = Bench::new();
     let store = bench.node().await;
-    let (damaged, sound) = (proposal("s1").submit(&store).await, proposal("s1").submit(&store).await);
+    let (damaged, sound) = (submit(&store, deploy("s1")).await, submit(&store, deploy("s1")).await);
     let mut admin = bench.admin().await;
     let damage = sqlx::query("UPDATE calls SET body = replace(body, 'production', 'x\"') WHERE id::text = $1");
     let text = damaged.id.to_string().replace("call_", "");
@@ -138,14 +137,14 @@ async fn a_damaged_call_stops_only_its_own() {
 async fn a_damaged_grant_grants_nothing() {
     let bench = Bench::new();
     let store = bench.node().await;
-    let call = proposal("s1").submit(&store).await;
+    let call = submit(&store, deploy("s1")).await;
     let remember = Some(countersign::grant::Remember::session());
     let yes = Answer::Approve { arguments: None, payload: None, remember };
     store.run(decide(&call, "ann", yes)).await.unwrap();
-    let covered = proposal("s1").submit(&store).await;
+    let covered = submit(&store, deploy("s1")).await;
     assert_eq!(covered.state, CallState::Allowed);
     sqlx::query("UPDATE grants SET body = '{}'").execute(&mut bench.admin().await).await.unwrap();
-    super::is_pending(&*proposal("s1").submit(&store).await);
+    super::is_pending(&submit(&store, deploy("s1")).await);
     assert_eq!(store.run(claim(covered.id)).await.unwrap().call.unwrap().state, CallState::Lapsed);
 }
 
@@ -154,7 +153,7 @@ async fn a_damaged_grant_grants_nothing() {
 async fn every_connection_gives_up_rather_than_hang() {
     let bench = Bench::new();
     let store: PostgresStore = bench.node().await;
-    proposal("s1").submit(&store).await;
+    submit(&store, deploy("s1")).await;
     let mut admin: PgConnection = bench.admin().await;
     // The settings of another connection cannot be read; a trigger inside the batch can.
     let spy = "CREATE TABLE seen (name text, setting text);
@@ -164,7 +163,7 @@ async fn every_connection_gives_up_rather_than_hang() {
                END $$;
                CREATE TRIGGER spy AFTER INSERT ON events FOR EACH STATEMENT EXECUTE FUNCTION spy();";
     sqlx::raw_sql(spy).execute(&mut admin).await.unwrap();
-    proposal("s1").submit(&store).await;
+    submit(&store, deploy("s1")).await;
     let wanted = ["idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout"];
     for name in wanted {
         let row = sqlx::query("SELECT setting FROM seen WHERE name = $1").bind(name).fetch_one(&mut admin).await;

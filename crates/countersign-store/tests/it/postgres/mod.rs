@@ -1,28 +1,27 @@
 //! PostgreSQL: a fresh database for each test, and as many nodes on it as the test wants.
 
+mod contract;
 mod faults;
 mod nodes;
 mod one;
 mod start;
 mod tail;
 
-use std::future::Future;
-use std::pin::Pin;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use countersign::call::{Call, CallState, Chain, Declared, Facts, Path, Repeat, ToolId};
-use countersign::digest::{Nonce, argument_digest};
-use countersign::event::{Cursor, Draft, Event, EventName, hash};
-use countersign::hold::{Answer, Decision, Who};
+use countersign::Policy;
+use countersign::call::{Call, CallState, Chain};
+use countersign::event::{Cursor, Draft, Event, EventName, Head, hash};
 use countersign::id::CallId;
-use countersign::limits::LEASE;
-use countersign::store::{Applied, Claimant, EventFilter, Failure, NewCall, Op, Store, Submission};
-use countersign::transition::Deciding;
-use countersign::{Effect, Json, Limits, Policy, Time};
-use countersign_store::postgres::{PostgresOptions, PostgresStore};
+use countersign::store::{Applied, EventFilter, Failure, Op, Store};
+use countersign::testing::{Proposal, claimant, proposal};
+use countersign_store::{PostgresOptions, PostgresStore};
 use countersign_testkit::{TestDatabase, TestPostgres};
+use futures::future::{BoxFuture, join_all};
+use serde_json::json;
 use sqlx::{Connection, PgConnection, Row};
 
 /// Nothing here takes longer unless it hangs.
@@ -43,6 +42,8 @@ impl Bench {
     fn options(&self) -> PostgresOptions {
         PostgresOptions {
             readers: 4,
+            // Other tests make and drop databases on the same server, and those are long transactions.
+            settle_within: PATIENCE,
             allow_unsafe_durability: true,
             clock_offset: Arc::clone(&self.offset),
             ..PostgresOptions::default()
@@ -77,91 +78,13 @@ async fn number(admin: &mut PgConnection, sql: &'static str) -> i64 {
     sqlx::query(sql).fetch_one(admin).await.unwrap().try_get(0).unwrap()
 }
 
-/// What a test submits: a call of the tool `deploy`.
-struct Proposal {
-    path: Path,
-    key: Option<Arc<str>>,
-    arguments: &'static str,
-    effect: Effect,
-    claim: bool,
-    limits: Limits,
-}
-
-fn proposal(session: &str) -> Proposal {
-    Proposal {
-        path: Path::session(session),
-        key: None,
-        arguments: r#"{"to":"production"}"#,
-        effect: Effect::Ask,
-        claim: false,
-        limits: Limits::default(),
-    }
-}
-
-impl Proposal {
-    fn allowed(self) -> Proposal {
-        Proposal { effect: Effect::Allow, ..self }
-    }
-
-    fn claimed(self) -> Proposal {
-        Proposal { claim: true, ..self }
-    }
-
-    fn key(self, key: &str) -> Proposal {
-        Proposal { key: Some(key.into()), ..self }
-    }
-
-    fn op(self) -> Op {
-        let policy = Policy::ask_all();
-        let facts = Facts {
-            tool: ToolId::local("deploy"),
-            toolset: None,
-            arguments: Json::arguments(self.arguments, &self.limits).unwrap(),
-            path: self.path,
-            declared: Declared::Nothing,
-            annotations: None,
-            at: Time(0),
-        };
-        let mut verdict = policy.judge(&facts);
-        verdict.effect = self.effect;
-        let call = NewCall {
-            id: CallId::new(),
-            key: self.key,
-            label: None,
-            description: None,
-            definition: None,
-            redacted: None,
-            raw: None,
-            repeat: Repeat::AtMostOnce,
-            argument_digest: argument_digest(&facts.tool, None, &facts.arguments),
-            nonce: Nonce::new(),
-            verdict: Arc::new(verdict),
-            hint: None,
-            payload: None,
-            refusal: None,
-            facts,
-        };
-        let claim = self.claim.then(claimant);
-        Op::Submit(Box::new(Submission { call, unasked: None, limits: Arc::new(self.limits), claim, policy }))
-    }
-
-    async fn submit(self, store: &PostgresStore) -> Arc<Call> {
-        store.run(self.op()).await.unwrap().call.unwrap()
-    }
-}
-
-fn claimant() -> Claimant {
-    Claimant { owner: "executor".into(), definition: None, lease: LEASE, attempts: 3 }
+/// Proposes to deploy, which asks.
+fn deploy(session: &str) -> Proposal {
+    proposal("deploy", json!({"to": "production"}), session)
 }
 
 fn claim(call: CallId) -> Op {
-    Op::Claim { call, claimant: claimant(), policy: Policy::ask_all() }
-}
-
-fn decide(call: &Call, who: &str, answer: Answer) -> Op {
-    let hold = call.open_hold().unwrap();
-    let decision = Decision::new(Who::person(who), "test", hold.digest, answer);
-    Op::Decide(Box::new(Deciding { hold: hold.id, decision, groups: Vec::new(), edit: None }))
+    Op::Claim { call, claimant: claimant("executor"), policy: Policy::ask_all() }
 }
 
 fn note(chain: &str) -> Op {
@@ -184,15 +107,12 @@ async fn all_events(store: &PostgresStore) -> Vec<Event> {
 /// Checks that each chain is whole: every number once, in order, every hash over the one before.
 #[track_caller]
 fn check_chains(events: &[Event]) {
-    let mut heads: std::collections::HashMap<&Chain, (u64, countersign::digest::EventHash)> = Default::default();
+    let mut heads: HashMap<&Chain, Head> = HashMap::new();
     for event in events {
-        let (seq, head) = heads.get(&event.chain).copied().unwrap_or_else(|| {
-            let none = countersign::event::Head::default();
-            (none.seq, none.hash)
-        });
-        assert_eq!(event.seq, seq + 1, "in the order of the chain {:?}", event.chain);
-        assert_eq!(event.hash, hash(&head, &event.body));
-        heads.insert(&event.chain, (event.seq, event.hash));
+        let head = heads.entry(&event.chain).or_default();
+        assert_eq!(event.seq, head.seq + 1, "in the order of the chain {:?}", event.chain);
+        assert_eq!(event.hash, hash(&head.hash, &event.body));
+        *head = Head { seq: event.seq, hash: event.hash };
     }
 }
 
@@ -230,29 +150,29 @@ impl Stall {
     }
 }
 
-type Answer2<'a> = Pin<Box<dyn Future<Output = Result<Applied, Failure>> + Send + 'a>>;
+type Answer = Result<Applied, Failure>;
 
 /// Runs the operations in one batch, in this order.
-async fn in_one_batch(bench: &Bench, store: &PostgresStore, ops: Vec<Op>) -> Vec<Result<Applied, Failure>> {
+async fn in_one_batch(bench: &Bench, store: &PostgresStore, ops: Vec<Op>) -> Vec<Answer> {
     let mut stall = Stall::begin(bench).await;
-    let mut fillers: Vec<Answer2<'_>> = Vec::new();
+    let mut fillers: Vec<BoxFuture<'_, Answer>> = Vec::new();
     // One filler for each batch that may be on its way; whatever comes after them waits together.
     for filler in 1..=2 {
-        let mut answer: Answer2<'_> = store.run(note(&format!("filler/{filler}")));
+        let mut answer: BoxFuture<'_, Answer> = store.run(note(&format!("filler/{filler}")));
         assert!(futures::poll!(&mut answer).is_pending());
         fillers.push(answer);
         stall.waiting(filler).await;
     }
-    let mut answers: Vec<Answer2<'_>> = ops.into_iter().map(|op| store.run(op)).collect();
+    let mut answers: Vec<BoxFuture<'_, Answer>> = ops.into_iter().map(|op| store.run(op)).collect();
     for answer in &mut answers {
         assert!(futures::poll!(answer).is_pending());
     }
     stall.end().await;
-    futures::future::join_all(fillers).await.into_iter().for_each(|answer| drop(answer.unwrap()));
-    futures::future::join_all(answers).await
+    join_all(fillers).await.into_iter().for_each(|answer| drop(answer.unwrap()));
+    join_all(answers).await
 }
 
 #[track_caller]
-fn is_pending(call: &Call) {
+fn is_pending(call: &Arc<Call>) {
     assert_eq!(call.state, CallState::Pending);
 }

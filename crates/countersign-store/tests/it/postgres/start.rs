@@ -1,11 +1,13 @@
 //! Opening: what is refused, and how the schema comes to be.
 
 use countersign::store::Store;
-use countersign_store::postgres::{ConnectError, PostgresOptions, PostgresStore};
+use countersign::testing::submit;
+use countersign_store::postgres::ConnectError;
+use countersign_store::{PostgresOptions, PostgresStore};
 use countersign_testkit::TestPostgres;
 use futures::future::join_all;
 
-use super::{Bench, number, proposal};
+use super::{Bench, deploy, number};
 
 /// I3: a server that may lose what it acknowledged is refused, and the error says how to mend it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -23,7 +25,19 @@ async fn a_server_that_may_forget_is_refused() {
 
     let store = PostgresStore::connect(database.url(), PostgresOptions::default()).await.unwrap();
     assert!(store.is_shared());
-    super::is_pending(&*proposal("s1").submit(&store).await);
+    super::is_pending(&submit(&store, deploy("s1")).await);
+}
+
+/// A server that cannot be reached, or that turns us away, is named as such at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_out_of_reach_is_an_error_that_says_why() {
+    let refused = countersign_store::connect("postgres://nobody@127.0.0.1:1/none").await.err().unwrap();
+    assert!(refused.to_string().contains("refused"), "{refused}");
+    let bench = Bench::new();
+    let elsewhere = bench.database.url().replace("/test_", "/no_such_");
+    let refused = PostgresStore::connect(&elsewhere, bench.options()).await.err().unwrap();
+    assert!(refused.to_string().contains("does not exist"), "{refused}");
+    assert!(PostgresStore::connect("postgres://[", bench.options()).await.is_err());
 }
 
 /// I19: nodes that start together on an empty database all start, and the schema is made once.
@@ -33,7 +47,7 @@ async fn nodes_that_start_together_make_the_schema_once() {
     let nodes = join_all((0..6).map(|_| bench.node())).await;
     assert_eq!(number(&mut bench.admin().await, "SELECT count(*) FROM countersign_schema").await, 1);
     for node in &nodes {
-        proposal("s1").submit(node).await;
+        submit(node, deploy("s1")).await;
     }
 }
 
@@ -48,7 +62,7 @@ async fn a_step_that_fails_half_way_leaves_nothing() {
     let ours = "SELECT count(*) FROM pg_tables WHERE tablename IN ('calls', 'events', 'countersign_schema')";
     assert_eq!(number(&mut admin, ours).await, 0);
     sqlx::raw_sql("DROP TABLE halts").execute(&mut admin).await.unwrap();
-    proposal("s1").submit(&bench.node().await).await;
+    submit(&bench.node().await, deploy("s1")).await;
 }
 
 /// I19: an older version keeps off a newer schema.
@@ -75,7 +89,7 @@ async fn a_node_needs_no_right_to_change_the_schema() {
     sqlx::raw_sql(grant).execute(&mut admin).await.unwrap();
     let url = bench.database.url().replace("//postgres@", "//countersign_plain@");
     let store = PostgresStore::connect(&url, bench.options()).await.unwrap();
-    super::is_pending(&*proposal("s1").submit(&store).await);
+    super::is_pending(&submit(&store, deploy("s1")).await);
     let drop_rights = "DROP OWNED BY countersign_plain";
     sqlx::raw_sql(drop_rights).execute(&mut admin).await.unwrap();
 }
