@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use countersign::call::Outcome;
 use countersign::gate::{Authorized, GateBuilder, HookAnswer};
 use countersign::testing::{Fault, FaultStore};
-use countersign::tool::{FnTool, Tool as _, asks_first, tool};
+use countersign::tool::{FnTool, asks_first, tool};
 use countersign::{Answer, CallState, Definition, Json, Proposal, RefusalKind, Tool, ToolError, Toolset};
 
 use super::desk::{Desk, json, kind, memory, recorder};
@@ -77,7 +77,8 @@ async fn bad_arguments_reach_nobody() {
 /// B16: a hook that denies, errs or panics refuses; nobody is asked.
 #[tokio::test]
 async fn a_hook_that_denies_or_fails_refuses() {
-    let answers: [(&str, fn() -> Result<HookAnswer, String>); 3] = [
+    type Hook = fn() -> Result<HookAnswer, String>;
+    let answers: [(&str, Hook); 3] = [
         ("rate limit", || Ok(HookAnswer::Refuse("rate limit".into()))),
         ("no database", || Err("no database".into())),
         ("the check panicked", || panic!("boom")),
