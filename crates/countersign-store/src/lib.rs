@@ -21,7 +21,7 @@ use countersign::store::Store;
 pub use postgres::{PostgresOptions, PostgresStore};
 pub use sqlite::SqliteStore;
 
-/// Why a store could not be opened. Whatever was there is left as it was.
+/// Why a store could not be opened. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {

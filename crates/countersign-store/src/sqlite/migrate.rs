@@ -22,10 +22,7 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, ConnectError> {
     let mut connection = Connection::open_with_flags(path, flags).map_err(|error| file(path, error))?;
     let broken = |error| broken(path, error);
     connection.busy_timeout(BUSY).map_err(broken)?;
-    // One transaction, or the file might become ours between two questions.
-    let looking = connection.unchecked_transaction().map_err(broken)?;
-    check_ours(path, &looking)?;
-    drop(looking);
+    check_ours(path, &connection)?;
     switch_to_wal(path, &connection)?;
     settle(&connection).map_err(broken)?;
     migrate(path, &mut connection)?;

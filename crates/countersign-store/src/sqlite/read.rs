@@ -17,7 +17,7 @@ use super::migrate::open_reader;
 use super::rows::{self, failed};
 use super::state::OF_HOLD;
 
-pub(super) const DUE: &str = "SELECT id FROM calls WHERE due_at <= ?1 ORDER BY due_at, id";
+pub(super) const DUE: &str = "SELECT id FROM calls WHERE due_at <= ?1 ORDER BY due_at, id LIMIT ?2";
 /// Events of the whole log, of one call, of one chain; each after a place.
 pub(super) const TAIL: &str = "e.id > ?1 ORDER BY e.id";
 pub(super) const TAIL_OF_CALL: &str = "e.call = ?1 AND e.id > ?2 ORDER BY e.id";
@@ -31,12 +31,12 @@ const READERS: usize = 4;
 pub(super) struct Readers {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
-    turns: Arc<Semaphore>,
+    turns: Semaphore,
 }
 
 impl Readers {
     pub(super) fn new(path: PathBuf) -> Arc<Readers> {
-        Arc::new(Readers { path, idle: Mutex::default(), turns: Arc::new(Semaphore::new(READERS)) })
+        Arc::new(Readers { path, idle: Mutex::default(), turns: Semaphore::new(READERS) })
     }
 
     /// Runs a read on a thread where it may block.
@@ -44,11 +44,9 @@ impl Readers {
         self: &Arc<Self>,
         read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let _turn = self.turns.acquire().await.map_err(|_| StoreError::Closed)?;
         let readers = Arc::clone(self);
         let reading = tokio::task::spawn_blocking(move || {
-            // Held until the read ends, also where nobody waits for it any more.
-            let _turn = turn;
             let connection = match readers.idle().pop() {
                 Some(connection) => connection,
                 None => open_reader(&readers.path).map_err(failed)?,
@@ -93,39 +91,39 @@ fn page(limit: Option<usize>) -> usize {
 }
 
 /// The statement that answers a filter, and what it is to be given.
-///
-/// State and limit are spelled out: as parameters SQLite would prepare the statement anew for every value.
 pub(super) fn listing(filter: &CallFilter) -> (String, Vec<Box<dyn ToSql>>) {
-    let mut clauses: Vec<String> = Vec::new();
+    let mut clauses: Vec<&str> = Vec::new();
     let mut values: Vec<Box<dyn ToSql>> = Vec::new();
     let held = filter.holding || filter.state == Some(CallState::Pending);
     if held {
-        clauses.push("holding IS NOT NULL".to_owned());
+        clauses.push("holding = 1");
     }
     if let Some(state) = filter.state {
-        clauses.push(format!("state = '{}'", state.as_str()));
-        clauses.extend(implied_by(state).map(str::to_owned));
+        clauses.push("state = ?");
+        values.push(Box::new(state.as_str()));
+        clauses.extend(implied_by(state));
     }
     if let Some(session) = &filter.session {
-        clauses.push("session = ?".to_owned());
+        clauses.push("session = ?");
         values.push(Box::new(session.to_string()));
     }
     if let Some(principal) = &filter.principal {
-        clauses.push("principal = ?".to_owned());
+        clauses.push("principal = ?");
         values.push(Box::new(principal.to_string()));
     }
     if let Some(digest) = filter.argument_digest {
-        clauses.push("argument_digest = ?".to_owned());
+        clauses.push("argument_digest = ?");
         values.push(Box::new(digest.as_bytes().to_vec()));
     }
     if let Some(after) = filter.after {
-        clauses.push("id > ?".to_owned());
+        clauses.push("id > ?");
         values.push(Box::new(after.as_bytes().to_vec()));
     }
     let index = if held { "INDEXED BY calls_holding" } else { index_for(filter) };
     let filtered = if clauses.is_empty() { "" } else { "WHERE " };
-    let (clauses, limit) = (clauses.join(" AND "), page(filter.limit));
-    (format!("SELECT body FROM calls {index} {filtered}{clauses} ORDER BY id LIMIT {limit}"), values)
+    let sql = format!("SELECT body FROM calls {index} {filtered}{} ORDER BY id LIMIT ?", clauses.join(" AND "));
+    values.push(Box::new(page(filter.limit) as i64));
+    (sql, values)
 }
 
 /// What a state says about other columns, in the words of the index that knows it.
@@ -169,9 +167,10 @@ pub(super) fn calls(connection: &Connection, filter: &CallFilter) -> Result<Vec<
 }
 
 pub(super) fn due(connection: &Connection, now: Time, limit: usize) -> Result<Vec<CallId>, StoreError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut statement = connection.prepare_cached(DUE).map_err(failed)?;
-    let ids = statement.query_map([now.0], |row| row.get::<_, Vec<u8>>(0)).map_err(failed)?;
-    ids.take(limit).map(|id| rows::call_id(&id.map_err(failed)?)).collect()
+    let ids = statement.query_map([now.0, limit], |row| row.get::<_, Vec<u8>>(0)).map_err(failed)?;
+    ids.map(|id| rows::call_id(&id.map_err(failed)?)).collect()
 }
 
 pub(super) fn grant(connection: &Connection, id: GrantId) -> Result<Option<Grant>, StoreError> {

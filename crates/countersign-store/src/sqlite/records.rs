@@ -10,6 +10,9 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use super::rows;
 use super::state::Batch;
 
+/// Expired records that one write clears away.
+const SWEPT_PER_WRITE: i64 = 8;
+
 const COLUMNS: &str = "key, value, version, expires_at";
 
 fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
@@ -99,9 +102,9 @@ fn expected(batch: &mut Batch<'_>, namespace: &str, key: &str, expect: Expect) -
 /// Clears a few expired records away, so that they never pile up.
 fn sweep(batch: &mut Batch<'_>) -> Result<(), StoreError> {
     const SWEEP: &str = "DELETE FROM records WHERE rowid IN \
-         (SELECT rowid FROM records WHERE expires_at <= ?1 ORDER BY expires_at LIMIT 8)";
+         (SELECT rowid FROM records WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)";
     let now = batch.now.0;
-    execute(batch, SWEEP, [now])
+    execute(batch, SWEEP, [now, SWEPT_PER_WRITE])
 }
 
 fn execute(batch: &mut Batch<'_>, sql: &str, values: impl rusqlite::Params) -> Result<(), StoreError> {

@@ -106,39 +106,19 @@ pub(super) fn run(path: &Path) -> String {
     }
 }
 
-/// The columns that mark few calls; null in all others.
-pub(super) struct Marks<'a> {
-    /// Whether it has an open hold.
-    pub(super) holding: Option<bool>,
-    /// Its argument digest, where identical calls of the same run are to be refused: an approver said no.
-    pub(super) denied: Option<&'a [u8; 32]>,
-    /// Its argument digest, where nobody knows whether it happened.
-    pub(super) doubt: Option<&'a [u8; 32]>,
-    pub(super) due_at: Option<i64>,
+/// Whether identical calls of the same run are to be refused from here on: an approver said no.
+pub(super) fn is_remembered_denial(call: &Call) -> bool {
+    let path = &call.facts.path;
+    let in_run = path.run.is_some() || path.session.is_some();
+    let denied = call.refusal.as_ref().is_some_and(|refusal| refusal.kind == RefusalKind::DeniedByApprover);
+    call.state == CallState::Denied && denied && in_run
 }
 
-impl Marks<'_> {
-    pub(super) fn of(call: &Call) -> Marks<'_> {
-        let path = &call.facts.path;
-        let digest = call.argument_digest.as_bytes();
-        let in_run = path.run.is_some() || path.session.is_some();
-        let refused = call.refusal.as_ref().is_some_and(|refusal| refusal.kind == RefusalKind::DeniedByApprover);
-        let denied = call.state == CallState::Denied && refused && in_run;
-        Marks {
-            holding: call.open_hold().map(|_| true),
-            denied: denied.then_some(digest),
-            doubt: (call.state == CallState::InDoubt).then_some(digest),
-            due_at: call.due_at().map(|due| due.0),
-        }
-    }
-}
-
-/// What a grant is looked up by: the argument digest it names, else its tool. Nothing finds a revoked one.
-pub(super) fn target(grant: &Grant) -> Option<Vec<u8>> {
+/// What a grant is looked up by: the argument digest it names, else its tool.
+pub(super) fn target(grant: &Grant) -> Vec<u8> {
     match &grant.covers {
-        _ if grant.revoked.is_some() => None,
-        Covers::Exact(digest) => Some(digest.as_bytes().to_vec()),
-        Covers::Fields(_) | Covers::Tool => Some(tool_target(&grant.tool)),
+        Covers::Exact(digest) => digest.as_bytes().to_vec(),
+        Covers::Fields(_) | Covers::Tool => tool_target(&grant.tool),
     }
 }
 

@@ -9,23 +9,25 @@ use std::sync::Arc;
 use countersign::call::{Call, CallState, Chain, Path, ToolId};
 use countersign::digest::{ArgumentDigest, EventHash};
 use countersign::event::{Draft, EventName, Head};
-use countersign::grant::{Grant, Scope};
+use countersign::grant::Grant;
 use countersign::id::{CallId, GrantId, HoldId};
 use countersign::refusal::Refusal;
 use countersign::store::{Halted, MovedHeads, State, StoreError};
 use countersign::time::Time;
-use rusqlite::{Connection, OptionalExtension as _, Params, params};
+use rusqlite::{Connection, OptionalExtension as _, Params, ToSql, params};
 
 use super::rows;
 
-// Reads that must find their rows by an index, however many there are; `plans.rs` checks that they do. None of those
-// that run with every submission says `ORDER BY`: next to `= ?` that makes SQLite prepare them anew each time.
-pub(super) const BY_KEY: &str = "SELECT body FROM calls WHERE principal = ?1 AND chain = ?2 AND run = ?3 AND key = ?4";
-pub(super) const DENIAL: &str =
-    "SELECT body FROM calls WHERE principal = ?1 AND chain = ?2 AND run = ?3 AND denied = ?4 LIMIT 1";
-pub(super) const DOUBT: &str = "SELECT id FROM calls WHERE chain = ?1 AND doubt = ?2 LIMIT 1";
-pub(super) const GRANTS: &str = "SELECT body FROM grants WHERE target IN (?1, ?2) AND principal = ?3 \
-     AND expires_at > ?4 AND (session IS NULL OR session = ?5)";
+// Reads that must find their rows by an index, however many there are; `plans.rs` checks that they do.
+pub(super) const BY_KEY: &str = "SELECT body FROM calls WHERE principal = ?1 \
+     AND chain = (SELECT id FROM chains WHERE name = ?2) AND run = ?3 AND key = ?4";
+pub(super) const DENIAL: &str = "SELECT body FROM calls WHERE principal = ?1 \
+     AND chain = (SELECT id FROM chains WHERE name = ?2) AND run = ?3 AND argument_digest = ?4 AND denied = 1 \
+     ORDER BY id DESC LIMIT 1";
+pub(super) const DOUBT: &str = "SELECT id FROM calls WHERE chain = (SELECT id FROM chains WHERE name = ?1) \
+     AND argument_digest = ?2 AND state = 'in_doubt' ORDER BY id LIMIT 1";
+pub(super) const GRANTS: &str = "SELECT body FROM grants WHERE target IN (?1, ?2) AND revoked = 0 AND principal = ?3 \
+     AND expires_at > ?4 AND (session IS NULL OR session = ?5) ORDER BY session IS NULL, id";
 pub(super) const MOVED: &str = "SELECT name, seq, head FROM chains \
      WHERE id IN (SELECT chain FROM events WHERE id > ?1) AND signed < seq ORDER BY name";
 pub(super) const OF_HOLD: &str = "SELECT body FROM calls WHERE id = (SELECT call FROM holds WHERE id = ?1)";
@@ -164,24 +166,15 @@ impl<'c> Batch<'c> {
         self.meta.as_mut().ok_or(StoreError::Closed)
     }
 
-    /// A chain's row, made if it is not there.
     fn chain(&mut self, chain: &Chain) -> Result<&mut ChainRow, StoreError> {
-        if self.chain_id(chain)?.is_none() {
-            let row = self.new_chain(chain)?;
+        if !self.chains.contains_key(chain) {
+            let row = match self.read_chain(chain)? {
+                Some(row) => row,
+                None => self.new_chain(chain)?,
+            };
             self.chains.insert(chain.clone(), row);
         }
         self.chains.get_mut(chain).ok_or(StoreError::Closed)
-    }
-
-    /// The id of a chain's row, if it is there.
-    fn chain_id(&mut self, chain: &Chain) -> Result<Option<i64>, StoreError> {
-        if let Some(row) = self.chains.get(chain) {
-            return Ok(Some(row.id));
-        }
-        let Some(row) = self.read_chain(chain)? else { return Ok(None) };
-        let id = row.id;
-        self.chains.insert(chain.clone(), row);
-        Ok(Some(id))
     }
 
     fn read_chain(&mut self, chain: &Chain) -> Result<Option<ChainRow>, StoreError> {
@@ -240,9 +233,8 @@ impl<'c> Batch<'c> {
 
     fn insert_call(&mut self, call: &Call, chain: i64) -> Result<(), StoreError> {
         const INSERT: &str = "INSERT INTO calls (id, chain, principal, session, run, key, argument_digest, state, \
-             holding, denied, doubt, due_at, version, body) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
-        let (path, marks) = (&call.facts.path, rows::Marks::of(call));
+             holding, denied, due_at, version, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+        let path = &call.facts.path;
         let values = params![
             call.id.as_bytes(),
             chain,
@@ -252,10 +244,9 @@ impl<'c> Batch<'c> {
             call.key.as_deref(),
             call.argument_digest.as_bytes(),
             call.state.as_str(),
-            marks.holding,
-            marks.denied,
-            marks.doubt,
-            marks.due_at,
+            call.open_hold().is_some(),
+            rows::is_remembered_denial(call),
+            call.due_at().map(|due| due.0),
             rows::signed(call.version)?,
             rows::body(call)?,
         ];
@@ -264,20 +255,21 @@ impl<'c> Batch<'c> {
 
     fn update_call(&mut self, call: &Call, before: &Call) -> Result<(), StoreError> {
         // Two statements, because naming an indexed column makes SQLite rewrite its index even if nothing changed.
-        const UPDATE: &str = "UPDATE calls SET state = ?3, holding = ?4, denied = ?5, doubt = ?6, due_at = ?7, \
-             version = ?8, body = ?9 WHERE id = ?1 AND version = ?2";
-        const EDIT: &str = "UPDATE calls SET state = ?3, holding = ?4, denied = ?5, doubt = ?6, due_at = ?7, \
-             version = ?8, body = ?9, argument_digest = ?10 WHERE id = ?1 AND version = ?2";
+        const UPDATE: &str = "UPDATE calls SET state = ?3, holding = ?4, denied = ?5, due_at = ?6, version = ?7, \
+             body = ?8 WHERE id = ?1 AND version = ?2";
+        const EDIT: &str = "UPDATE calls SET state = ?3, holding = ?4, denied = ?5, due_at = ?6, version = ?7, \
+             body = ?8, argument_digest = ?9 WHERE id = ?1 AND version = ?2";
         let (id, digest) = (call.id.as_bytes(), call.argument_digest.as_bytes());
         let (was, version) = (rows::signed(before.version)?, rows::signed(call.version)?);
         let (state, body) = (call.state.as_str(), rows::body(call)?);
-        let rows::Marks { holding, denied, doubt, due_at } = rows::Marks::of(call);
+        let (holding, denied) = (call.open_hold().is_some(), rows::is_remembered_denial(call));
+        let due_at = call.due_at().map(|due| due.0);
+        let values: [&dyn ToSql; 9] = [&id, &was, &state, &holding, &denied, &due_at, &version, &body, &digest];
         if call.argument_digest == before.argument_digest {
-            let values = params![id, was, state, holding, denied, doubt, due_at, version, body];
-            self.write_one(UPDATE, values, "call")
+            let (same, _) = values.split_at(8);
+            self.write_one(UPDATE, same, "call")
         } else {
-            let values = params![id, was, state, holding, denied, doubt, due_at, version, body, digest];
-            self.write_one(EDIT, values, "call")
+            self.write_one(EDIT, &values[..], "call")
         }
     }
 
@@ -322,22 +314,19 @@ impl State for Batch<'_> {
     }
 
     fn call_by_key(&mut self, path: &Path, key: &str) -> Result<Option<Arc<Call>>, StoreError> {
-        let Some(chain) = self.chain_id(&path.chain())? else { return Ok(None) };
-        let body = self.text(BY_KEY, params![&*path.principal, chain, rows::run(path), key])?;
+        let body = self.text(BY_KEY, params![&*path.principal, &*path.chain().0, rows::run(path), key])?;
         body.map(|body| rows::call(&body, None)).transpose()
     }
 
     fn denial(&mut self, path: &Path, arguments: &ArgumentDigest) -> Result<Option<Refusal>, StoreError> {
-        let Some(chain) = self.chain_id(&path.chain())? else { return Ok(None) };
-        let place = params![&*path.principal, chain, rows::run(path), arguments.as_bytes()];
+        let place = params![&*path.principal, &*path.chain().0, rows::run(path), arguments.as_bytes()];
         let Some(body) = self.text(DENIAL, place)? else { return Ok(None) };
         Ok(rows::call(&body, None)?.refusal.clone())
     }
 
     fn doubt(&mut self, path: &Path, arguments: &ArgumentDigest) -> Result<Option<CallId>, StoreError> {
-        let Some(chain) = self.chain_id(&path.chain())? else { return Ok(None) };
         let connection = self.connection;
-        let place = params![chain, arguments.as_bytes()];
+        let place = params![&*path.chain().0, arguments.as_bytes()];
         let read = connection
             .prepare_cached(DOUBT)
             .and_then(|mut statement| statement.query_row(place, |row| row.get::<_, Vec<u8>>(0)).optional());
@@ -356,7 +345,6 @@ impl State for Batch<'_> {
                 Err(error) => tracing::warn!(%error, "a stored grant is passed over"),
             }
         }
-        grants.sort_by_key(|grant| (grant.scope == Scope::Global, grant.id));
         Ok(grants)
     }
 
@@ -420,18 +408,19 @@ impl State for Batch<'_> {
     }
 
     fn put_grant(&mut self, grant: &Grant) -> Result<(), StoreError> {
-        const INSERT: &str = "INSERT INTO grants (id, principal, session, target, expires_at, version, body) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-        const UPDATE: &str = "UPDATE grants SET expires_at = ?3, target = ?4, version = ?5, body = ?6 \
+        const INSERT: &str = "INSERT INTO grants (id, principal, session, target, expires_at, revoked, version, body) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        const UPDATE: &str = "UPDATE grants SET expires_at = ?3, revoked = ?4, version = ?5, body = ?6 \
              WHERE id = ?1 AND version = ?2";
-        let (id, body, target) = (grant.id.as_bytes(), rows::body(grant)?, rows::target(grant));
+        let (id, body, revoked) = (grant.id.as_bytes(), rows::body(grant)?, grant.revoked.is_some());
         let (expires_at, version) = (grant.expires_at.0, rows::signed(grant.version)?);
         // A change writes over exactly the version before it: no save in flight undoes a revoke.
         if version > 0 {
-            return self.write_one(UPDATE, params![id, version - 1, expires_at, target, version, body], "grant");
+            return self.write_one(UPDATE, params![id, version - 1, expires_at, revoked, version, body], "grant");
         }
-        let (principal, session) = (&*grant.principal, rows::session_of(grant));
-        self.write_one(INSERT, params![id, principal, session, target, expires_at, version, body], "grant")
+        let (principal, session, target) = (&*grant.principal, rows::session_of(grant), rows::target(grant));
+        let values = params![id, principal, session, target, expires_at, revoked, version, body];
+        self.write_one(INSERT, values, "grant")
     }
 
     fn put_halt(&mut self, agent: Option<&str>, halted: Halted) -> Result<(), StoreError> {

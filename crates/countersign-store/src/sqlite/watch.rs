@@ -84,15 +84,12 @@ impl Watch {
                 std::thread::park_timeout(IDLE);
                 continue;
             }
-            match self.look() {
-                Ok(()) => std::thread::park_timeout(POLL),
-                Err(error) => {
-                    tracing::warn!(%error, "cannot see what other processes wrote");
-                    // Whoever waits looks for themselves.
-                    self.shared.bell.ring_all();
-                    std::thread::park_timeout(IDLE);
-                }
+            if let Err(error) = self.look() {
+                tracing::warn!(%error, "cannot see what other processes wrote");
+                // Whoever waits looks for themselves.
+                self.shared.bell.ring_all();
             }
+            std::thread::park_timeout(POLL);
         }
     }
 

@@ -93,12 +93,11 @@ impl Writer {
             Ok((answers, news)) => {
                 self.shared.commits.fetch_add(1, Ordering::Relaxed);
                 self.remember_own(&news);
-                // Rung before it is answered: whoever listens after an answer hears only what comes after.
-                self.ring(&news);
                 for (caller, answer) in callers.into_iter().zip(answers) {
                     // A caller that went away changes nothing: what it asked for is written.
                     let _ = caller.send(answer);
                 }
+                self.tell(&news);
             }
             Err(fault) => {
                 let why = fault.to_string();
@@ -152,7 +151,7 @@ impl Writer {
         }
     }
 
-    fn ring(&self, news: &News) {
+    fn tell(&self, news: &News) {
         let bell = &self.shared.bell;
         if news.all {
             return bell.ring_all();

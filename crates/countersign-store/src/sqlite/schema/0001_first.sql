@@ -11,8 +11,6 @@ CREATE TABLE chains (
 CREATE INDEX chains_session ON chains (session) WHERE session IS NOT NULL;
 
 -- `body` is the call; every other column is there to find it by. `run` is `=` and the run's name, or empty.
--- `denied` and `doubt` repeat the argument digest while an approver's no stands or the outcome is in doubt.
--- Columns that mark few rows are null in all others, so an index on what is not null stays small.
 CREATE TABLE calls (
   id              BLOB    NOT NULL UNIQUE CHECK (length(id) = 16),
   chain           INTEGER NOT NULL REFERENCES chains (id),
@@ -22,9 +20,8 @@ CREATE TABLE calls (
   key             TEXT,
   argument_digest BLOB    NOT NULL CHECK (length(argument_digest) = 32),
   state           TEXT    NOT NULL,
-  holding         INTEGER,
-  denied          BLOB,
-  doubt           BLOB,
+  holding         INTEGER NOT NULL,
+  denied          INTEGER NOT NULL,
   due_at          INTEGER,
   version         INTEGER NOT NULL,
   body            TEXT    NOT NULL
@@ -34,10 +31,10 @@ CREATE INDEX calls_principal ON calls (principal, id);
 CREATE INDEX calls_session ON calls (session, id) WHERE session IS NOT NULL;
 CREATE INDEX calls_arguments ON calls (argument_digest, id);
 -- The queue: small however many old calls there are, and it answers every filter by itself.
-CREATE INDEX calls_holding ON calls (id, session, principal, argument_digest) WHERE holding IS NOT NULL;
+CREATE INDEX calls_holding ON calls (id, session, principal, argument_digest) WHERE holding = 1;
 CREATE INDEX calls_due ON calls (due_at, id) WHERE due_at IS NOT NULL;
-CREATE INDEX calls_denied ON calls (principal, chain, run, denied, id) WHERE denied IS NOT NULL;
-CREATE INDEX calls_doubt ON calls (chain, doubt, id) WHERE doubt IS NOT NULL;
+CREATE INDEX calls_denied ON calls (principal, chain, run, argument_digest, id) WHERE denied = 1;
+CREATE INDEX calls_doubt ON calls (chain, argument_digest, id) WHERE state = 'in_doubt';
 -- States that a call rests in and that are seldom. Those it passes through have `due_at`, and success is the rule.
 CREATE INDEX calls_seldom ON calls (state, id)
   WHERE state NOT IN ('allowed', 'pending', 'approved', 'executing', 'succeeded');
@@ -47,17 +44,18 @@ CREATE TABLE holds (
   call BLOB NOT NULL REFERENCES calls (id)
 ) STRICT, WITHOUT ROWID;
 
--- `target` is what it is looked up by: the argument digest of an exact grant, else the tool; null once revoked.
+-- `target` is what it is looked up by: the argument digest of an exact grant, else the tool.
 CREATE TABLE grants (
   id         BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
   principal  TEXT    NOT NULL,
   session    TEXT,
-  target     BLOB,
+  target     BLOB    NOT NULL,
   expires_at INTEGER NOT NULL,
+  revoked    INTEGER NOT NULL,
   version    INTEGER NOT NULL,
   body       TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX grants_target ON grants (target, principal, expires_at) WHERE target IS NOT NULL;
+CREATE INDEX grants_target ON grants (target, principal, expires_at) WHERE revoked = 0;
 
 -- Ids grow without reuse, because no row is ever deleted.
 CREATE TABLE events (

@@ -8,12 +8,12 @@ use std::task::{Context, Waker};
 
 use countersign::call::CallState;
 use countersign::event::{Cursor, Head, hash};
-use countersign::grant::Grant;
 use countersign::hold::{Answer, Who};
 use countersign::id::CallId;
 use countersign::store::{Applied, EventFilter, Expect, Failure, Op, Store, StoreError};
 use countersign::testing::{ManualClock, TestStore as _, decide, grant_for, proposal, submit};
 use countersign::time::{Clock, Time};
+use countersign::transition::Asking;
 use countersign_store::SqliteStore;
 use rusqlite::Connection;
 use serde_json::json;
@@ -117,32 +117,27 @@ async fn a_damaged_call_harms_no_other() {
 async fn a_fault_half_way_takes_back_its_own_writes_only() {
     let test = TestSqlite::new().await;
     let store = test.sqlite();
-    let asked = |n: u32| proposal("rm", json!({ "n": n }), "s");
-    let pending = submit(&*store, asked(1)).await;
-    let limited = Grant { uses_left: Some(5), ..grant_for(&pending, store.now().await.unwrap()) };
-    store.run(Op::Grant(Box::new(limited))).await.unwrap();
-    let allowed = submit(&*store, asked(1)).await;
-    // The claim writes the call and its event before it finds that the grant is another than the one it read.
-    test.raw().execute("UPDATE grants SET version = version + 1", []).unwrap();
-    let policy = countersign::Policy::ask_all();
-    let claim = Op::Claim { call: allowed.id, claimant: countersign::testing::claimant("w"), policy };
+    let taken = submit(&*store, proposal("rm", json!({"n": 1}), "s")).await;
+    let allowed = proposal("ls", json!({}), "s").effect(countersign::Effect::Allow);
+    let running = submit(&*store, allowed.claim(countersign::testing::claimant("w"))).await;
+    let (hint, payload, unattended) = (None, None, None);
+    let asking = Asking { hold: taken.holds[0].id, fence: 1, hint, payload, unattended, most: 9 };
     let locked = lock(&test);
-    let before = ask(&store, asked(2).op());
-    let faulty = ask(&store, claim);
-    let after = ask(&store, decide(&pending, "ann", Answer::approve()));
+    let before = ask(&store, proposal("rm", json!({"n": 2}), "s").op());
+    let faulty = ask(&store, Op::Ask { call: running.id, asking: Box::new(asking) });
+    let after = ask(&store, decide(&taken, "ann", Answer::approve()));
     unlock(&locked);
     before.await.unwrap();
     assert!(matches!(faulty.await, Err(Failure::Store(StoreError::Failed(_)))));
     after.await.unwrap();
-    let chain = EventFilter { chain: Some(pending.facts.path.chain()), ..EventFilter::default() };
-    let events = store.events(Cursor::default(), chain).await.unwrap();
+    let events = store.events(Cursor::default(), EventFilter::default()).await.unwrap();
     let mut head = Head::default();
     for event in &events {
         assert_eq!((event.seq, event.hash), (head.seq + 1, hash(&head.hash, &event.body)));
         head = Head { seq: event.seq, hash: event.hash };
     }
-    assert_eq!(events.len(), 7);
-    assert_eq!(store.call(allowed.id).await.unwrap(), Some(allowed));
+    assert_eq!(events.len(), 8);
+    assert_eq!(store.call(running.id).await.unwrap(), Some(running));
 }
 
 /// I3: a row that is not the one that was read is never written over.
@@ -194,8 +189,8 @@ async fn a_failing_file_acknowledges_nothing() {
     raw.execute_batch("ALTER TABLE holds RENAME TO lost").unwrap();
     let locked = lock(&test);
     let running = [
-        ask(&store, proposal("rm", json!({"n": 1}), "s").op()),
-        ask(&store, proposal("rm", json!({"n": 2}), "s").op()),
+        ask(&store, proposal("ls", json!({}), "s").effect(countersign::Effect::Allow).op()),
+        ask(&store, proposal("rm", json!({}), "s").op()),
     ];
     unlock(&locked);
     for one in running {
