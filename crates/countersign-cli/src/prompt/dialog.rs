@@ -236,7 +236,7 @@ impl Dialog {
     fn take(&mut self, choice: Choice, now: Duration) -> Step {
         if choice.approves() {
             if !self.all_seen() {
-                self.notice = Some("There is more to read first: Space turns the page.".to_owned());
+                self.notice = Some("Here is more to read first; press again when you have read it all.".to_owned());
                 self.top = self.seen.min(self.rows.len().saturating_sub(self.page));
                 self.disturbed(now);
                 return Step::Stay;

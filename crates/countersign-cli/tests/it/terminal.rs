@@ -95,7 +95,7 @@ fn a_small_screen_is_paged_before_approve_wakes() {
     let bed = Bed::new();
     let mut terminal = Terminal::run(&bed, &["demo", "--dir", "scene"], (80, 24));
     terminal.sees("Space for more").types("a").sees("that is all").sees("a Approve").types("a").sees("you approve");
-    terminal.sees("edit_file").types(CONTROL_C);
+    terminal.sees("edit_file").sees("Approve this call?").types(CONTROL_C);
     let (shown, code) = terminal.ends();
     assert_eq!(code, 1, "{shown}");
     assert!(shown.contains("hold.cancelled") && shown.contains("what waited was withdrawn"), "{shown}");

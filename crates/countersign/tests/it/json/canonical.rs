@@ -1,7 +1,6 @@
 //! The canonical form.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use countersign::Json;
 use countersign::call::Outcome;
@@ -156,22 +155,11 @@ fn fields_and_own_values_are_canonical() {
     assert_eq!(Json::string("a\"\\\n\u{1}é").as_str(), "\"a\\\"\\\\\\n\\u0001é\"");
 }
 
-/// Ten times the keys take about ten times as long, in the worst order and with keys alike but for their end.
+/// Two hundred thousand keys in the worst order, alike but for their end: quadratic work would never end here.
 #[test]
 fn many_keys_take_no_quadratic_time() {
-    let object = |keys: usize| {
-        let members: Vec<String> =
-            (0..keys).rev().map(|key| format!("\"{}{key:06}\":{{\"v\":{key}}}", "k".repeat(20))).collect();
-        format!("{{{}}}", members.join(","))
-    };
-    let time = |text: &str| {
-        let runs = (0..5).map(|_| {
-            let begin = Instant::now();
-            json(text);
-            begin.elapsed()
-        });
-        runs.min().unwrap()
-    };
-    let (few, many) = (time(&object(1_000)), time(&object(10_000)));
-    assert!(many < few * 40, "1,000 keys {few:?}, 10,000 keys {many:?}");
+    let members: Vec<String> =
+        (0..200_000).rev().map(|key| format!("\"{}{key:06}\":{{\"v\":{key}}}", "k".repeat(20))).collect();
+    let text = json(&format!("{{{}}}", members.join(",")));
+    assert!(text.as_str().starts_with(&format!("{{\"{}000000\":", "k".repeat(20))));
 }
