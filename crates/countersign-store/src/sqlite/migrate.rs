@@ -22,7 +22,8 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, ConnectError> {
     let mut connection = Connection::open_with_flags(path, flags).map_err(|error| file(path, error))?;
     let broken = |error| broken(path, error);
     connection.busy_timeout(BUSY).map_err(broken)?;
-    check_ours(path, &connection)?;
+    // One transaction, so that all three facts are of one moment: another process may be making the schema right now.
+    check_ours(path, &*connection.unchecked_transaction().map_err(broken)?)?;
     switch_to_wal(path, &connection)?;
     settle(&connection).map_err(broken)?;
     migrate(path, &mut connection)?;

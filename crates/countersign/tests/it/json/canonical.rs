@@ -6,6 +6,7 @@ use countersign::Json;
 use countersign::call::Outcome;
 use countersign::digest::CallDigest;
 use countersign::hold::{Answer, Decision, Who};
+use countersign::json::Bounds;
 use serde_json::Value;
 
 use super::{json, mutate, random_text, read};
@@ -160,6 +161,6 @@ fn fields_and_own_values_are_canonical() {
 fn many_keys_take_no_quadratic_time() {
     let members: Vec<String> =
         (0..200_000).rev().map(|key| format!("\"{}{key:06}\":{{\"v\":{key}}}", "k".repeat(20))).collect();
-    let text = json(&format!("{{{}}}", members.join(",")));
+    let text = Json::ingest(&format!("{{{}}}", members.join(",")), Bounds::STORED).unwrap();
     assert!(text.as_str().starts_with(&format!("{{\"{}000000\":", "k".repeat(20))));
 }
