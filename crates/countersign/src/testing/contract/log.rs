@@ -87,6 +87,7 @@ pub async fn a_tail_resumes_without_gap_or_double(test: &dyn TestStore) {
                 }
                 assert!(page.len() <= size);
                 found.extend(page);
+                assert!(found.len() <= expected.len(), "a page came twice");
             }
             assert_eq!(found, expected);
         }

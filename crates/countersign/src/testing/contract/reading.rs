@@ -119,6 +119,7 @@ pub async fn calls_come_in_pages(test: &dyn TestStore) {
                 break;
             }
             found.extend(page);
+            assert!(found.len() <= ids.len(), "a page came twice");
         }
         assert_eq!(found, ids);
     }
