@@ -69,7 +69,9 @@ pub const SCHEMA_HEIGHT: usize = 32;
 pub const SCHEMA_FAULTS: usize = 10;
 /// Bytes of one such fault.
 pub const SCHEMA_FAULT_BYTES: usize = 300;
-/// Stack a schema is compiled and checked on.
+/// Stack one subschema of one value may take while it is checked.
+pub const SCHEMA_FRAME: usize = 32 * 1024;
+/// Stack a schema is compiled on, and one is checked on that needs more than is left.
 pub const SCHEMA_STACK: usize = 64 * 1024 * 1024;
 /// Redaction patterns of one kind.
 pub const REDACTIONS: usize = 1_000;

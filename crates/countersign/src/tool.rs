@@ -41,6 +41,8 @@ pub struct Definition {
     schema: OnceLock<Result<Schema, SchemaError>>,
     #[serde(skip)]
     digest: OnceLock<DefinitionDigest>,
+    #[serde(skip)]
+    default_hint: OnceLock<Arc<str>>,
 }
 
 impl Definition {
@@ -56,6 +58,7 @@ impl Definition {
             toolset: None,
             schema: OnceLock::new(),
             digest: OnceLock::new(),
+            default_hint: OnceLock::new(),
         }
     }
 
@@ -91,7 +94,8 @@ impl Definition {
 
     /// The words for whoever is asked.
     pub fn hint_or_default(&self) -> Arc<str> {
-        self.hint.clone().unwrap_or_else(|| format!("Run `{}`", self.tool).into())
+        let default = || Arc::clone(self.default_hint.get_or_init(|| format!("Run `{}`", self.tool).into()));
+        self.hint.clone().unwrap_or_else(default)
     }
 }
 
