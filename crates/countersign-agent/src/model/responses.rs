@@ -171,7 +171,8 @@ struct Frame<'a> {
     #[serde(borrow)]
     item: Option<&'a RawValue>,
     response: Option<Response>,
-    // An `error` frame has its words at the top.
+    // An `error` frame has its words at the top, or in a place of their own.
+    error: Option<Problem>,
     code: Option<String>,
     message: Option<String>,
 }
@@ -251,7 +252,7 @@ impl Reader for Answering {
                 self.end(frame.response, if length { Stop::Length } else { Stop::Refused })
             }
             "response.failed" => Err(problem(frame.response.and_then(|response| response.error).unwrap_or_default())),
-            "error" => Err(problem(Problem { code: frame.code, message: frame.message })),
+            "error" => Err(problem(frame.error.unwrap_or(Problem { code: frame.code, message: frame.message }))),
             _ => Ok(Vec::new()),
         }
     }

@@ -27,16 +27,22 @@ pub(crate) enum Broken {
 impl Events {
     /// Takes the next bytes; adds the data of each event they complete to `whole`.
     pub(crate) fn push(&mut self, bytes: &[u8], whole: &mut Vec<String>) -> Result<(), Broken> {
-        for &byte in bytes {
-            let after_cr = std::mem::replace(&mut self.after_cr, byte == b'\r');
-            match byte {
-                b'\n' if after_cr => {}
-                b'\n' | b'\r' => self.end_line(whole)?,
-                byte => self.line.push(byte),
+        let mut rest = bytes;
+        while let Some((&first, after)) = rest.split_first() {
+            if std::mem::take(&mut self.after_cr) && first == b'\n' {
+                rest = after;
+                continue;
             }
-            if self.line.len() + self.data.len() > limits::MODEL_FRAME_BYTES {
+            let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let (text, ending) = rest.split_at_checked(end.unwrap_or(rest.len())).unwrap_or((rest, &[]));
+            if self.line.len() + self.data.len() + text.len() > limits::MODEL_FRAME_BYTES {
                 return Err(Broken::TooLong);
             }
+            self.line.extend_from_slice(text);
+            let Some((&ending, after)) = ending.split_first() else { break };
+            self.after_cr = ending == b'\r';
+            self.end_line(whole)?;
+            rest = after;
         }
         Ok(())
     }

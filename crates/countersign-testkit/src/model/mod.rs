@@ -210,7 +210,11 @@ fn deliver(dialect: Dialect, reply: Reply) -> Response {
         }
         Reply::Cut(turn, count) => {
             let beginning = stream::iter(good(&turn).into_iter().take(count)).map(Ok);
-            let broken = stream::iter([Err(std::io::Error::other("the connection breaks here"))]);
+            // Pending once: what came before is on the wire when the connection breaks.
+            let broken = stream::once(async {
+                tokio::task::yield_now().await;
+                Err(std::io::Error::other("the connection breaks here"))
+            });
             streamed(beginning.chain(broken).boxed())
         }
         Reply::Stepped(turn, steps) => {
