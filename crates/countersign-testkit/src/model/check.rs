@@ -1,5 +1,7 @@
 //! What the providers check about a request before they answer it.
 
+#![allow(clippy::indexing_slicing, reason = "a member that a JSON value does not have reads as null")]
+
 use std::collections::BTreeSet;
 
 use axum::http::Uri;
@@ -83,26 +85,25 @@ fn anthropic(body: &Value) -> Checked {
             "`tool_result` blocks must come first and match the `tool_use` before",
         )?;
         open = Vec::new();
-        for block in blocks {
+        for (index, block) in blocks.iter().enumerate() {
             match (role, text(block, "type")?) {
                 (_, "text") => text(block, "text").map(drop)?,
-                ("user", "tool_result") => {
-                    only(block, &["type", "tool_use_id", "content", "is_error"], "a tool_result")?;
-                    need(ids.iter().any(|id| block["tool_use_id"] == *id), "a `tool_result` after other content")?;
-                }
+                ("user", "tool_result") => tool_result(block, index < ids.len())?,
                 ("assistant", "tool_use") => {
                     open.push(fresh(block, "id", &mut all)?);
                     need(block["input"].is_object(), "tool_use.input: Input should be a valid dictionary")?;
                 }
-                ("assistant", "thinking") => {
-                    need(open.is_empty(), "a thinking block after a call")?;
-                    text(block, "signature").map(drop)?;
-                }
+                ("assistant", "thinking") if open.is_empty() => text(block, "signature").map(drop)?,
                 (_, kind) => return Err(format!("a block of the kind `{kind}` cannot be here")),
             }
         }
     }
     need(role == "user", "the conversation must end with a user message")
+}
+
+fn tool_result(block: &Value, is_first: bool) -> Checked {
+    only(block, &["type", "tool_use_id", "content", "is_error"], "a tool_result")?;
+    need(is_first, "a `tool_result` after other content")
 }
 
 fn chat(body: &Value) -> Checked {
@@ -192,16 +193,17 @@ fn gemini(uri: &Uri, body: &Value) -> Checked {
         need(role == "model" || responses == calls, "function response parts must equal function call parts")?;
         open = parts.iter().filter(|part| !part["functionCall"].is_null()).collect();
         need(role == "model" || open.is_empty(), "a user cannot call functions")?;
-        for part in parts {
-            only(part, &["text", "functionCall", "functionResponse", "thoughtSignature"], "a part")?;
-            let one = ["text", "functionCall", "functionResponse"].iter().filter(|key| !part[**key].is_null()).count();
-            need(one == 1, "a part must be exactly one thing")?;
-            let whole = part["functionCall"].is_null() || part["functionCall"]["args"].is_object();
-            need(
-                whole && (part["functionResponse"].is_null() || part["functionResponse"]["response"].is_object()),
-                "not an object",
-            )?;
-        }
+        parts.iter().try_for_each(gemini_part)?;
     }
     need(role == "user" && open.is_empty(), "the conversation must end with the user")
+}
+
+fn gemini_part(part: &Value) -> Checked {
+    only(part, &["text", "functionCall", "functionResponse", "thoughtSignature"], "a part")?;
+    let things = ["text", "functionCall", "functionResponse"].iter().filter(|key| !part[**key].is_null());
+    need(things.count() == 1, "a part must be exactly one thing")?;
+    for (thing, member) in [("functionCall", "args"), ("functionResponse", "response")] {
+        need(part[thing].is_null() || part[thing][member].is_object(), "not an object")?;
+    }
+    Ok(())
 }

@@ -1,5 +1,7 @@
 //! An answer as the event stream of each dialect.
 
+#![allow(clippy::indexing_slicing, reason = "every value indexed here is an object made a few lines before")]
+
 use serde_json::{Value, json};
 
 use super::{Dialect, Turn};

@@ -194,6 +194,9 @@ fn error(status: u16, retry_after: Option<&'static str>, message: &str) -> Respo
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let body = json!({ "type": "error", "error": { "type": "error", "message": message } }).to_string();
     let mut response = (status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
+    if status.is_redirection() {
+        response.headers_mut().insert(header::LOCATION, header::HeaderValue::from_static("/elsewhere"));
+    }
     if let Some(after) = retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static(after));
     }
