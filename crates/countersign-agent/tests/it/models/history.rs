@@ -102,12 +102,14 @@ async fn what_the_provider_wants_back_comes_back() {
 /// What was said does not fit its own parts any more: then the parts are not believed.
 #[tokio::test]
 async fn parts_that_do_not_fit_are_dropped() {
-    let parts =
-        r#"{"dialect":"anthropic","parts":[{"text":[99,null]},{"kept":{"type":"thinking","signature":"SIGNED"}}]}"#;
-    let opaque = countersign::Json::ingest(parts, countersign::json::Bounds::PAYLOAD).unwrap();
-    let said = Said { text: "short".to_owned(), calls: vec![], opaque: Some(opaque) };
-    let received = sent(Dialect::Anthropic, vec![user("go"), Message::Model(said)]).await;
-    assert!(received.text.contains("short") && !received.text.contains("SIGNED"));
+    for part in [r#"{"text":[99,null]}"#, r#"{"text":[2,null]}"#, r#"{"text":[5,null]},{"call":null}"#] {
+        let thought = r#"{"kept":{"type":"thinking","thinking":"","signature":"SIGNED"}}"#;
+        let parts = format!(r#"{{"dialect":"anthropic","parts":[{thought},{part}]}}"#);
+        let opaque = countersign::Json::ingest(&parts, countersign::json::Bounds::PAYLOAD).unwrap();
+        let said = Said { text: "short".to_owned(), calls: vec![], opaque: Some(opaque) };
+        let received = sent(Dialect::Anthropic, vec![user("go"), Message::Model(said)]).await;
+        assert!(received.text.contains("short") && !received.text.contains("SIGNED"), "{part}");
+    }
 }
 
 /// B111: nothing is sent at all.
