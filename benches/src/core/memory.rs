@@ -11,7 +11,9 @@ use countersign::event::{Cursor, Event};
 use countersign::memory::MemoryStore;
 use countersign::store::EventFilter;
 use countersign::tool::{FnTool, tool};
-use countersign::{Answer, Call, CallId, Claimed, Decision, Definition, Gate, Limits, Policy, Proposal, Tool as _, Who};
+use countersign::{
+    Answer, Call, CallId, Claimed, Decision, Definition, Gate, Limits, Policy, Proposal, Tool as _, Who,
+};
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;

@@ -14,8 +14,12 @@ use crate::figure::Figure;
 /// A group of figures: its name, and what measures it.
 type Group = (&'static str, fn() -> Result<Vec<Figure>>);
 
-const GROUPS: [Group; 4] =
-    [("judge", judge::figures), ("memory", memory::figures), ("sqlite", sqlite::figures), ("postgres", postgres::figures)];
+const GROUPS: [Group; 4] = [
+    ("judge", judge::figures),
+    ("memory", memory::figures),
+    ("sqlite", sqlite::figures),
+    ("postgres", postgres::figures),
+];
 
 /// Measures the groups whose name begins with a text; all of them take a while.
 pub(crate) fn figures(only: &str) -> Result<Vec<Figure>> {

@@ -92,7 +92,9 @@ impl Schema {
             return Err(SchemaError::NotASchema);
         }
         let shape = steps::check(&root)?;
-        Compiled::new(root, shape, crate::digest::DefinitionDigest::of(schema.as_str().as_bytes())).map(Arc::new).map(Schema)
+        Compiled::new(root, shape, crate::digest::DefinitionDigest::of(schema.as_str().as_bytes()))
+            .map(Arc::new)
+            .map(Schema)
     }
 
     /// Checks arguments, and says where and why they do not fit.

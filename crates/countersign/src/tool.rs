@@ -194,21 +194,40 @@ impl<T: Toolset> Toolset for AsksFirst<T> {
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        let wrap = |tool| Arc::new(Declaring { inner: tool, declared: self.declared }) as Arc<dyn Tool>;
+        let wrap = |inner| Arc::new(Declaring { inner, declared: self.declared, toolset: None }) as Arc<dyn Tool>;
         self.inner.tools().into_iter().map(wrap).collect()
     }
 }
 
-/// One tool of such a toolset.
+/// The same tool, known to rules as one that came with this toolset or skill.
+pub fn came_with(toolset: &Arc<str>, inner: Arc<dyn Tool>) -> Arc<dyn Tool> {
+    let told = named(&inner.definition(), toolset);
+    let toolset = Some((Arc::clone(toolset), told));
+    Arc::new(Declaring { inner, declared: Declared::Nothing, toolset })
+}
+
+fn named(definition: &Definition, toolset: &Arc<str>) -> Arc<Definition> {
+    Arc::new(Definition { toolset: Some(Arc::clone(toolset)), ..definition.clone() })
+}
+
+/// A tool with more said about it: what its toolset declares, or which toolset that is.
 struct Declaring {
     inner: Arc<dyn Tool>,
     declared: Declared,
+    /// Its toolset's name, and its definition with that name as it was last seen.
+    toolset: Option<(Arc<str>, Arc<Definition>)>,
 }
 
 #[async_trait]
 impl Tool for Declaring {
     fn definition(&self) -> Arc<Definition> {
-        self.inner.definition()
+        let now = self.inner.definition();
+        match &self.toolset {
+            None => now,
+            // SECURITY: a definition that changed since must show as changed, or a claim would not notice.
+            Some((toolset, told)) if told.digest() != now.digest() => named(&now, toolset),
+            Some((_, told)) => Arc::clone(told),
+        }
     }
 
     fn declares(&self, arguments: &Json) -> Result<Declared, String> {

@@ -49,8 +49,8 @@ pub struct Offer {
 pub struct Prompt {
     /// What the agent is told about itself.
     pub instructions: Option<Arc<str>>,
-    /// What was said, oldest first. Never ends with a call that has no result.
-    pub messages: Vec<Message>,
+    /// What was said, oldest first. Never ends with a call that has no result. Shared with the run: take no copy to keep.
+    pub messages: Arc<Vec<Message>>,
     /// The tools.
     pub tools: Arc<[Offer]>,
     /// How many tokens the answer may have.
@@ -222,4 +222,15 @@ pub trait Model: Send + Sync {
     /// Begins an answer. Pieces arrive in order; an answer that does not finish with [`Piece::End`] was cut and counts for
     /// nothing. Dropping the stream gives the answer up.
     async fn answer(&self, prompt: Prompt) -> Result<Answer, ModelError>;
+}
+
+#[async_trait]
+impl<M: Model + ?Sized> Model for Arc<M> {
+    fn name(&self) -> Arc<str> {
+        M::name(self)
+    }
+
+    async fn answer(&self, prompt: Prompt) -> Result<Answer, ModelError> {
+        M::answer(self, prompt).await
+    }
 }

@@ -4,3 +4,15 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod models;
+//! The agent runtime, seen from outside.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on is a test that fails")]
+
+mod bed;
+mod loop_agents;
+mod loop_basics;
+mod loop_batches;
+mod loop_client;
+mod loop_limits;
+mod loop_restart;
+mod loop_stream;
+mod loop_time;

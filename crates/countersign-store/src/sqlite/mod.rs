@@ -29,9 +29,9 @@ use countersign::store::{Applied, CallFilter, EventFilter, Expect, Failure, Op, 
 use countersign::time::{Clock, SystemClock, Time};
 
 use crate::ConnectError;
+use cache::Cache;
 use read::Readers;
 use watch::Watcher;
-use cache::Cache;
 use writer::{Done, Job, Shared, Work, Writer};
 
 /// Keeps everything in one SQLite file.

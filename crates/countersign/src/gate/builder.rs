@@ -11,7 +11,8 @@ use crate::approver::{Approver, FnApprover, OpenHold};
 use crate::call::Call;
 use crate::gate::bounded::Bounded;
 use crate::gate::hooks::{Authorized, HookAnswer, Hooks, Proposed};
-use crate::gate::local::{Local, Reach};
+use crate::gate::local::Local;
+use crate::gate::scope::{Asks, Reach};
 use crate::gate::{Gate, sweep};
 use crate::hold::{Answer, Who};
 use crate::limits::{self, Limits};
@@ -148,14 +149,14 @@ impl GateBuilder {
         self
     }
 
-    /// The programmatic gate after the hooks: it may pass or deny.
+    /// A programmatic gate after the hooks: it may pass or deny. Of several, all must pass.
     #[must_use]
     pub fn authorizer<F, Fut>(mut self, authorizer: F) -> Self
     where
         F: Fn(Proposed) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Authorized, String>> + Send + 'static,
     {
-        self.hooks.set_authorizer(authorizer);
+        self.hooks.add_authorizer(authorizer);
         self
     }
 
@@ -209,7 +210,6 @@ impl GateBuilder {
             policy: ArcSwap::from_pointee(self.policy),
             limits: Arc::new(self.limits),
             redactor: self.redactor,
-            reach: self.reach,
             signer: self.signer,
             known: Mutex::default(),
             runs_since_checkpoint: Default::default(),
@@ -220,6 +220,7 @@ impl GateBuilder {
         if let (true, Ok(runtime)) = (self.sweeper, tokio::runtime::Handle::try_current()) {
             runtime.spawn(sweep::sweep_while_alive(Arc::downgrade(&local)));
         }
-        Ok(Gate { local, hooks: Arc::new(self.hooks), owner: self.owner, lease: self.lease })
+        let asks = Arc::new(Asks { reach: self.reach, hold_life: None });
+        Ok(Gate { local, hooks: Arc::new(self.hooks), asks, owner: self.owner, lease: self.lease })
     }
 }

@@ -47,15 +47,15 @@ pub enum Authorized {
     No(String),
 }
 
-type Before = Box<dyn Fn(Proposed) -> BoxFuture<'static, Result<HookAnswer, String>> + Send + Sync>;
-type Authorize = Box<dyn Fn(Proposed) -> BoxFuture<'static, Result<Authorized, String>> + Send + Sync>;
-type After = Box<dyn Fn(Arc<Call>) -> BoxFuture<'static, ()> + Send + Sync>;
+type Before = Arc<dyn Fn(Proposed) -> BoxFuture<'static, Result<HookAnswer, String>> + Send + Sync>;
+type Authorize = Arc<dyn Fn(Proposed) -> BoxFuture<'static, Result<Authorized, String>> + Send + Sync>;
+type After = Arc<dyn Fn(Arc<Call>) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// The checks of one gate, in the order they were added.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Hooks {
     before: Vec<Before>,
-    authorize: Option<Authorize>,
+    authorize: Vec<Authorize>,
     after: Vec<After>,
 }
 
@@ -80,15 +80,15 @@ impl Hooks {
         F: Fn(Proposed) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<HookAnswer, String>> + Send + 'static,
     {
-        self.before.push(Box::new(move |proposed| Box::pin(hook(proposed))));
+        self.before.push(Arc::new(move |proposed| Box::pin(hook(proposed))));
     }
 
-    pub(crate) fn set_authorizer<F, Fut>(&mut self, authorizer: F)
+    pub(crate) fn add_authorizer<F, Fut>(&mut self, authorizer: F)
     where
         F: Fn(Proposed) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Authorized, String>> + Send + 'static,
     {
-        self.authorize = Some(Box::new(move |proposed| Box::pin(authorizer(proposed))));
+        self.authorize.push(Arc::new(move |proposed| Box::pin(authorizer(proposed))));
     }
 
     pub(crate) fn add_after<F, Fut>(&mut self, hook: F)
@@ -96,7 +96,7 @@ impl Hooks {
         F: Fn(Arc<Call>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        self.after.push(Box::new(move |call| Box::pin(hook(call))));
+        self.after.push(Arc::new(move |call| Box::pin(hook(call))));
     }
 
     /// Strict parse, schema, hooks, authorizer. The first refusal ends it, and nobody is asked.
@@ -142,11 +142,22 @@ impl Hooks {
     }
 
     async fn authorized(&self, proposal: &Proposal, arguments: &Json) -> Result<(), Refusal> {
-        let Some(authorize) = &self.authorize else { return Ok(()) };
-        match caught(|| authorize(proposed(proposal, arguments)), RefusalKind::Error).await? {
-            Authorized::Yes => Ok(()),
-            Authorized::No(reason) => Err(Refusal::new(RefusalKind::Authorizer).because(reason)),
+        for authorize in &self.authorize {
+            match caught(|| authorize(proposed(proposal, arguments)), RefusalKind::Error).await? {
+                Authorized::Yes => {}
+                Authorized::No(reason) => return Err(Refusal::new(RefusalKind::Authorizer).because(reason)),
+            }
         }
+        Ok(())
+    }
+
+    /// These checks, then those.
+    pub(crate) fn then(&self, more: &Hooks) -> Hooks {
+        let mut all = self.clone();
+        all.before.extend(more.before.iter().cloned());
+        all.authorize.extend(more.authorize.iter().cloned());
+        all.after.extend(more.after.iter().cloned());
+        all
     }
 
     /// Tells every after-hook how a call ended. None of them can change it.

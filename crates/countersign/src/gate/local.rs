@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
-use tokio::sync::mpsc;
 
 use crate::approver::{Approver, OpenHold};
 use crate::bell::Listener;
@@ -13,6 +12,7 @@ use crate::call::{Call, Chain, Declared, Facts, Outcome};
 use crate::digest::{DefinitionDigest, Nonce, argument_digest};
 use crate::event::{Draft, EventName};
 use crate::gate::hooks::{Checked, parse, valid};
+use crate::gate::scope::{Asks, Reach};
 use crate::gate::{GateError, Proposal};
 use crate::grant::{Grant, Scope};
 use crate::hold::{Answer, Decision};
@@ -28,18 +28,6 @@ use crate::time::{Clock as _, SystemClock};
 use crate::tool::Definition;
 use crate::transition::{Asking, Deciding, Edit, Rejection, Unasked};
 use crate::verdict::{Because, Effect, Verdict};
-
-/// Whom a hold reaches.
-pub(crate) enum Reach {
-    /// Nobody: `unattended` decides.
-    Nobody,
-    /// Somebody outside: another process, a server's inbox, whoever calls `decide`.
-    Elsewhere,
-    /// A function of the embedder's.
-    Approver(Arc<dyn Approver>),
-    /// A channel of the embedder's; whoever reads it calls `decide`.
-    Channel(mpsc::UnboundedSender<OpenHold>),
-}
 
 /// What came of a decision.
 #[derive(Clone, Debug)]
@@ -60,7 +48,6 @@ pub(crate) struct Local {
     pub(crate) policy: ArcSwap<Policy>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) redactor: Redactor,
-    pub(crate) reach: Reach,
     pub(crate) signer: Option<Arc<Signer>>,
     /// Definitions already written down, so that other processes can check an edit.
     pub(crate) known: Mutex<HashSet<DefinitionDigest>>,
@@ -85,45 +72,55 @@ impl Local {
 
     pub(crate) async fn submit(
         self: &Arc<Self>,
+        asks: &Arc<Asks>,
         definition: &Arc<Definition>,
         checked: Checked,
     ) -> Result<Arc<Call>, GateError> {
         self.write_down(definition).await?;
-        self.freeze(Some(definition), checked).await
+        self.freeze(asks, Some(definition), checked).await
     }
 
-    pub(crate) async fn submit_unknown(self: &Arc<Self>, proposal: Proposal) -> Result<Arc<Call>, GateError> {
+    pub(crate) async fn submit_unknown(
+        self: &Arc<Self>,
+        asks: &Arc<Asks>,
+        proposal: Proposal,
+    ) -> Result<Arc<Call>, GateError> {
         proposal.check_names()?;
         let refusal = Refusal::new(RefusalKind::UnknownTool).because(format!("there is no tool `{}`", proposal.tool));
-        self.freeze(None, Checked::refused(proposal, Json::empty(), refusal)).await
+        self.freeze(asks, None, Checked::refused(proposal, Json::empty(), refusal)).await
     }
 
-    pub(crate) async fn submit_undefined(self: &Arc<Self>, proposal: Proposal) -> Result<Arc<Call>, GateError> {
+    pub(crate) async fn submit_undefined(
+        self: &Arc<Self>,
+        asks: &Arc<Asks>,
+        proposal: Proposal,
+    ) -> Result<Arc<Call>, GateError> {
         proposal.check_names()?;
         let checked = match parse(&proposal, &self.limits) {
             Ok(arguments) => Checked { proposal, arguments, declared: Declared::Nothing, raised: None, refusal: None },
             Err(refusal) => Checked::refused(proposal, Json::empty(), refusal),
         };
-        self.freeze(None, checked).await
+        self.freeze(asks, None, checked).await
     }
 
     /// Freezes the bytes, judges them, and writes the call down. Nothing changes the arguments after this line.
     async fn freeze(
         self: &Arc<Self>,
+        asks: &Arc<Asks>,
         definition: Option<&Arc<Definition>>,
         checked: Checked,
     ) -> Result<Arc<Call>, GateError> {
         let id = CallId::new();
         for _ in 0..STALE_RETRIES {
             let policy = self.policy.load_full();
-            let submission = self.submission(id, definition, &checked, &policy);
+            let submission = self.submission(asks, id, definition, &checked, &policy);
             match self.store.run(Op::Submit(Box::new(submission))).await {
                 Err(Failure::Rejected(Rejection::StalePolicy)) => self.follow_store().await?,
                 Err(failure) => return Err(failure.into()),
                 Ok(applied) => {
                     let call = applied.call.ok_or(GateError::Rejected(Rejection::NotFound("call")))?;
                     if !applied.replayed {
-                        self.announce(&call);
+                        self.announce(asks, &call);
                     }
                     return Ok(call);
                 }
@@ -134,6 +131,7 @@ impl Local {
 
     fn submission(
         &self,
+        asks: &Asks,
         id: CallId,
         definition: Option<&Arc<Definition>>,
         checked: &Checked,
@@ -163,7 +161,7 @@ impl Local {
             repeat: definition.map(|definition| definition.repeat).unwrap_or_default(),
             argument_digest: argument_digest(&facts.tool, digest.as_ref(), &facts.arguments),
             nonce: Nonce::new(),
-            verdict: Arc::new(raise(policy.judge(&facts), checked.raised.as_deref())),
+            verdict: Arc::new(asks.cap(raise(policy.judge(&facts), checked.raised.as_deref()))),
             facts,
             hint: proposal.hint.clone().or_else(|| definition.map(|definition| definition.hint_or_default())),
             payload: proposal.payload.clone(),
@@ -175,44 +173,35 @@ impl Local {
         }
         Submission {
             call,
-            unasked: self.unasked(policy),
+            unasked: unasked(&asks.reach, policy),
             limits: Arc::clone(&self.limits),
             claim: None,
             policy: Policy::clone(policy),
         }
     }
 
-    fn unasked(&self, policy: &Policy) -> Option<Unasked> {
-        match (&self.reach, policy.unattended()) {
-            (Reach::Elsewhere | Reach::Approver(_) | Reach::Channel(_), _) => None,
-            (Reach::Nobody, Unattended::Deny) => Some(Unasked::Deny),
-            (Reach::Nobody, Unattended::Allow) => Some(Unasked::Allow),
-            (Reach::Nobody, Unattended::Wait) => None,
-        }
-    }
-
     /// Tells whoever is reachable about the hold that is open, if any. The hold is durable by now.
-    fn announce(self: &Arc<Self>, call: &Arc<Call>) {
+    fn announce(self: &Arc<Self>, asks: &Arc<Asks>, call: &Arc<Call>) {
         let Some(open) = call.open_hold().and_then(|hold| OpenHold::of(call, hold.id)) else { return };
-        match &self.reach {
+        match &asks.reach {
             Reach::Nobody | Reach::Elsewhere => {}
             Reach::Channel(channel) => {
                 // A reader that is gone leaves the hold to expire: nothing runs because nobody listens.
                 let _ = channel.send(open);
             }
-            Reach::Approver(approver) => self.put_to(Arc::clone(approver), open),
+            Reach::Approver(approver) => self.put_to(Arc::clone(asks), Arc::clone(approver), open),
         }
     }
 
     /// Puts the question on a thread of its own, so that an approver that blocks defeats neither expiry nor cancel.
-    fn put_to(self: &Arc<Self>, approver: Arc<dyn Approver>, open: OpenHold) {
+    fn put_to(self: &Arc<Self>, asks: Arc<Asks>, approver: Arc<dyn Approver>, open: OpenHold) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let local = Arc::clone(self);
         let inner = runtime.clone();
-        runtime.spawn_blocking(move || inner.block_on(local.ask_approver(approver, open)));
+        runtime.spawn_blocking(move || inner.block_on(local.ask_approver(asks, approver, open)));
     }
 
-    async fn ask_approver(self: Arc<Self>, approver: Arc<dyn Approver>, open: OpenHold) {
+    async fn ask_approver(self: Arc<Self>, asks: Arc<Asks>, approver: Arc<dyn Approver>, open: OpenHold) {
         use futures::FutureExt as _;
         let (id, call) = (open.id, open.call.id);
         let asked = std::panic::AssertUnwindSafe(async { approver.ask(open.clone()).await }).catch_unwind();
@@ -224,7 +213,7 @@ impl Local {
         let problem = match answer {
             Ok(Ok(answer)) => {
                 let decision = open.decision(approver.who(), "approver", answer);
-                match self.decide(id, decision).await {
+                match self.decide(&asks, id, decision).await {
                     Ok(_) => return,
                     Err(error) => error.to_string(),
                 }
@@ -276,10 +265,15 @@ impl Local {
         Err(GateError::Rejected(Rejection::StalePolicy))
     }
 
-    pub(crate) async fn decide(self: &Arc<Self>, hold: HoldId, decision: Decision) -> Result<Decided, GateError> {
+    pub(crate) async fn decide(
+        self: &Arc<Self>,
+        asks: &Arc<Asks>,
+        hold: HoldId,
+        decision: Decision,
+    ) -> Result<Decided, GateError> {
         check_size(&decision)?;
         let edit = match &decision.answer {
-            Answer::Approve { arguments: Some(arguments), .. } => Some(self.edit(hold, arguments).await?),
+            Answer::Approve { arguments: Some(arguments), .. } => Some(self.edit(asks, hold, arguments).await?),
             Answer::Approve { .. } | Answer::Deny { .. } | Answer::Respond { .. } => None,
         };
         let groups = self.policy.load().groups_of(&decision.by.id);
@@ -290,13 +284,13 @@ impl Local {
             None => 0,
         };
         if !applied.replayed && call.open_hold().is_some_and(|open| open.decisions.is_empty() && open.id != hold) {
-            self.announce(&call);
+            self.announce(asks, &call);
         }
         Ok(Decided { call, replayed: applied.replayed, grant: applied.grant, released })
     }
 
     /// Validates and judges edited arguments, as any other arguments are.
-    async fn edit(&self, hold: HoldId, arguments: &Json) -> Result<Edit, GateError> {
+    async fn edit(&self, asks: &Asks, hold: HoldId, arguments: &Json) -> Result<Edit, GateError> {
         let call = self.store.call_of_hold(hold).await?.ok_or(GateError::Rejected(Rejection::NotFound("hold")))?;
         let bad = |refusal: Refusal| GateError::BadEdit(refusal.reason.unwrap_or_default());
         let arguments =
@@ -313,7 +307,7 @@ impl Local {
             redacted: self.redactor.arguments(&arguments, schema),
             argument_digest: argument_digest(&facts.tool, call.definition.as_ref(), &arguments),
             declared: facts.declared,
-            verdict: Arc::new(self.policy.load().judge(&facts)),
+            verdict: Arc::new(asks.cap(self.policy.load().judge(&facts))),
             arguments,
         })
     }
@@ -370,6 +364,7 @@ impl Local {
 
     pub(crate) async fn ask(
         self: &Arc<Self>,
+        asks: &Arc<Asks>,
         call: &Call,
         fence: u64,
         hint: &str,
@@ -384,11 +379,11 @@ impl Local {
             fence,
             hint: Some(self.redactor.text(hint).into()),
             payload: Some(self.redactor.arguments(&payload, None).unwrap_or(payload)),
-            unattended: self.unasked(&self.policy.load()),
+            unattended: unasked(&asks.reach, &self.policy.load()),
             most: self.limits.holds_per_call,
         };
         let asked = self.run(Op::Ask { call: call.id, asking: Box::new(asking) }).await?;
-        self.announce(&asked);
+        self.announce(asks, &asked);
         loop {
             let listener = self.store.bell().listen(call.id);
             let closed = |call: &Call| call.holds.iter().any(|found| found.id == hold && !found.is_pending());
@@ -480,6 +475,16 @@ impl Local {
             }
             Outcome::MayHaveApplied { why } => Outcome::MayHaveApplied { why },
         }
+    }
+}
+
+/// What becomes of a hold that reaches nobody.
+fn unasked(reach: &Reach, policy: &Policy) -> Option<Unasked> {
+    match (reach, policy.unattended()) {
+        (Reach::Elsewhere | Reach::Approver(_) | Reach::Channel(_), _) => None,
+        (Reach::Nobody, Unattended::Deny) => Some(Unasked::Deny),
+        (Reach::Nobody, Unattended::Allow) => Some(Unasked::Allow),
+        (Reach::Nobody, Unattended::Wait) => None,
     }
 }
 

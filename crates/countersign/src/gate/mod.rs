@@ -9,6 +9,7 @@ mod builder;
 mod hooks;
 mod local;
 mod proposal;
+mod scope;
 mod sweep;
 
 use std::panic::AssertUnwindSafe;
@@ -21,6 +22,7 @@ pub use builder::{BuildError, GateBuilder};
 pub use hooks::{Authorized, HookAnswer, Proposed};
 pub use local::Decided;
 pub use proposal::Proposal;
+pub use scope::Scope;
 
 use crate::call::{Call, CallState, Outcome};
 use crate::digest::DefinitionDigest;
@@ -38,6 +40,7 @@ use crate::tool::{Tool, ToolError, Verified};
 use crate::transition::Rejection;
 use hooks::Hooks;
 use local::Local;
+use scope::{Asks, Reach};
 
 /// Why the gate could not do its job. A refusal is no error: it is a state of the call.
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +94,7 @@ pub enum Claimed {
 pub struct Gate {
     local: Arc<Local>,
     hooks: Arc<Hooks>,
+    asks: Arc<Asks>,
     owner: Arc<str>,
     lease: Duration,
 }
@@ -105,6 +109,27 @@ impl Gate {
     /// Begins a gate.
     pub fn builder() -> GateBuilder {
         GateBuilder::default()
+    }
+
+    /// The same gate as one agent sees it: with checks of its own after the gate's, and perhaps an approver of its own.
+    pub fn scoped(&self, scope: &Scope) -> Gate {
+        let reach = match &scope.approver {
+            Some(approver) => Reach::Approver(Arc::clone(approver)),
+            None => self.asks.reach.clone(),
+        };
+        let hold_life = self.asks.hold_life.into_iter().chain(scope.hold_life).min();
+        let hooks = Arc::new(self.hooks.then(&scope.hooks));
+        Gate { hooks, asks: Arc::new(Asks { reach, hold_life }), ..self.clone() }
+    }
+
+    /// The same gate, asking whom another one asks.
+    pub fn asking_like(&self, other: &Gate) -> Gate {
+        Gate { asks: Arc::clone(&other.asks), ..self.clone() }
+    }
+
+    /// Whether two gates share policy and store, whatever their scopes.
+    pub fn is_same(&self, other: &Gate) -> bool {
+        Arc::ptr_eq(&self.local, &other.local)
     }
 
     /// Takes a call the whole way, waiting for people where they are asked: the blocking style.
@@ -122,7 +147,10 @@ impl Gate {
             Claimed::Permit(permit) => self.run(permit, tool).await?,
             Claimed::Not(call) => call,
         };
-        self.hooks.after(&ended).await;
+        // Another executor may have it: then nothing has ended yet, and whoever runs it tells the hooks.
+        if ended.state != CallState::Executing {
+            self.hooks.after(&ended).await;
+        }
         Ok(ended)
     }
 
@@ -130,17 +158,17 @@ impl Gate {
     pub async fn submit(&self, tool: &dyn Tool, proposal: Proposal) -> Result<Arc<Call>, GateError> {
         let definition = tool.definition();
         let checked = self.hooks.check(tool, &definition, proposal, &self.local.limits).await?;
-        self.local.submit(&definition, checked).await
+        self.local.submit(&self.asks, &definition, checked).await
     }
 
     /// Records a call to a tool that does not exist: refused, nobody is asked.
     pub async fn refuse_unknown(&self, proposal: Proposal) -> Result<Arc<Call>, GateError> {
-        self.local.submit_unknown(proposal).await
+        self.local.submit_unknown(&self.asks, proposal).await
     }
 
     /// Proposes a call of a tool that runs elsewhere and whose definition nobody gave. Judged by the policy alone.
     pub async fn submit_undefined(&self, proposal: Proposal) -> Result<Arc<Call>, GateError> {
-        self.local.submit_undefined(proposal).await
+        self.local.submit_undefined(&self.asks, proposal).await
     }
 
     /// Waits until a call no longer waits for people.
@@ -219,7 +247,7 @@ impl Gate {
 
     /// Decides a hold, from anywhere.
     pub async fn decide(&self, hold: HoldId, decision: Decision) -> Result<Decided, GateError> {
-        self.local.decide(hold, decision).await
+        self.local.decide(&self.asks, hold, decision).await
     }
 
     /// Withdraws a call that does not run yet. Withdrawing it again is no error.
@@ -326,7 +354,7 @@ impl Gate {
         hint: &str,
         payload: Json,
     ) -> Result<(Arc<Call>, HoldId), GateError> {
-        self.local.ask(call, fence, hint, payload).await
+        self.local.ask(&self.asks, call, fence, hint, payload).await
     }
 
     /// A halted claim ends nothing: it is tried again when the halt is lifted, until the call itself lapses.

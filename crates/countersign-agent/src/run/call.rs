@@ -1,0 +1,107 @@
+//! One call on its way through the gate, and what the model reads of its end.
+
+use std::sync::Arc;
+
+use countersign::call::{Outcome, Repeat, ResolvedAs};
+use countersign::refusal::Wording;
+use countersign::{Call, CallId, CallState, Gate, GateError, Json, Refusal, RefusalKind, Tool};
+
+/// Brings a call to its end and runs its tool if it may: waits for people, claims, runs, records.
+///
+/// Where somebody else runs it, waits for them; where they were lost, goes on as far as the tool may be repeated.
+pub(super) async fn run_to_end(gate: &Gate, tool: &dyn Tool, id: CallId) -> Result<Arc<Call>, GateError> {
+    loop {
+        let call = gate.resume(tool, id).await?;
+        match call.state {
+            CallState::Executing => elsewhere(gate, &call).await?,
+            CallState::InDoubt if call.repeat == Repeat::Verifiable => return gate.verify(tool, id).await,
+            _ => return Ok(call),
+        }
+    }
+}
+
+/// Waits for the end of a call that the session's client runs.
+pub(super) async fn run_by_client(gate: &Gate, tool: &dyn Tool, id: CallId) -> Result<Arc<Call>, GateError> {
+    loop {
+        let call = gate.wait(id).await?;
+        if has_ended(&call) {
+            // Nothing is left to run: this tells the after-hooks.
+            return gate.resume(tool, id).await;
+        }
+        elsewhere(gate, &call).await?;
+    }
+}
+
+/// Whether the call gives the model something to read.
+pub(super) fn has_ended(call: &Call) -> bool {
+    call.state.is_final() || call.state == CallState::InDoubt
+}
+
+/// Waits until a call that is in other hands moves, or its time there is up.
+async fn elsewhere(gate: &Gate, call: &Call) -> Result<(), GateError> {
+    let store = gate.store();
+    let listener = store.bell().listen(call.id);
+    let seen = gate.get(call.id).await?;
+    if seen.version != call.version {
+        return Ok(());
+    }
+    let lease_ends = call.lease.as_ref().filter(|_| call.repeat.may_run_again()).map(|lease| lease.until);
+    let Some(due) = lease_ends.into_iter().chain(call.due_at()).min() else {
+        listener.await;
+        return Ok(());
+    };
+    let now = store.now().await?;
+    tokio::select! {
+        () = listener => {}
+        () = tokio::time::sleep(now.until(due)) => {
+            store.run(countersign::store::Op::Tick { call: call.id }).await?;
+        }
+    }
+    Ok(())
+}
+
+/// What the model reads of an ended call, and whether that is an error.
+pub(super) fn words(call: &Call, wording: &Wording) -> (Arc<str>, bool) {
+    let refused = || {
+        let refusal = call.refusal.clone().unwrap_or_else(|| Refusal::new(RefusalKind::Error));
+        (wording.refusal(&refusal).into(), true)
+    };
+    match (call.state, &call.outcome) {
+        (CallState::Succeeded, Some(Outcome::Succeeded { output })) => (text_of(output), false),
+        (CallState::Answered, _) => (call.response.as_ref().map_or_else(|| "".into(), text_of), false),
+        (CallState::Failed, Some(Outcome::Failed { error, refusal: None })) => (error.as_str().into(), true),
+        (CallState::Failed, Some(Outcome::MayHaveApplied { why })) => (why.as_str().into(), true),
+        (CallState::Resolved, outcome) => resolved(call, outcome.as_ref(), wording),
+        (CallState::Failed | CallState::Denied | CallState::Expired | CallState::Cancelled | CallState::Lapsed, _) => {
+            refused()
+        }
+        // Not at its end, or without the outcome its state promises: nobody knows.
+        (
+            CallState::InDoubt
+            | CallState::Succeeded
+            | CallState::Allowed
+            | CallState::Pending
+            | CallState::Approved
+            | CallState::Executing,
+            _,
+        ) => (wording.doubt().into(), true),
+    }
+}
+
+fn resolved(call: &Call, outcome: Option<&Outcome>, wording: &Wording) -> (Arc<str>, bool) {
+    match (call.resolution.as_ref().map(|resolution| resolution.r#as), outcome) {
+        (Some(ResolvedAs::Applied), Some(Outcome::Succeeded { output })) => (text_of(output), false),
+        (Some(ResolvedAs::Applied), _) => ("It took effect; its result is not known.".into(), false),
+        (Some(ResolvedAs::NotApplied), Some(Outcome::Failed { error, .. })) => (error.as_str().into(), true),
+        (Some(ResolvedAs::NotApplied), _) => ("It did not take effect.".into(), true),
+        (Some(ResolvedAs::Abandoned) | None, _) => (wording.doubt().into(), true),
+    }
+}
+
+/// A text is given as it is, everything else as JSON.
+pub(super) fn text_of(json: &Json) -> Arc<str> {
+    match json.read::<String>() {
+        Ok(text) => text.into(),
+        Err(_) => json.as_str().into(),
+    }
+}

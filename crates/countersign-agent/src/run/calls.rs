@@ -1,0 +1,338 @@
+//! The calls of one turn: proposed in order, brought to their ends together, told to the model in order.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use countersign::call::Path;
+use countersign::limits::{AGENT_DEPTH, NAME_BYTES, PAGE_ROWS};
+use countersign::store::CallFilter;
+use countersign::verdict::OnExpired;
+use countersign::{Call, CallId, CallState, Gate, Proposal, Refusal, RefusalKind};
+use tokio::task::JoinSet;
+
+use super::call::{has_ended, run_by_client, run_to_end, words};
+use super::delegate::Parent;
+use super::{Answer, Run, Thread};
+use crate::agent::{Agent, Batch};
+use crate::error::RunError;
+use crate::event::{Place, RunEvent};
+use crate::model::{Given, Wanted};
+use crate::toolbox::{Kind, Listing, Slot};
+use crate::transcript::{Entry, Spent, Started};
+
+/// One turn's calls, and all that is needed to bring them to their ends.
+pub(super) struct Turn {
+    run: Arc<Run>,
+    run_name: Arc<str>,
+    place: Arc<Place>,
+    agent: Agent,
+    gate: Gate,
+    listing: Arc<Listing>,
+    path: Path,
+    number: u32,
+    wanted: Vec<Wanted>,
+    /// Calls of this turn that a driver before us proposed, by key.
+    earlier: HashMap<Arc<str>, Arc<Call>>,
+}
+
+/// A call that was proposed, or refused before that.
+enum Begun {
+    Proposed { call: Arc<Call>, slot: Option<Arc<Slot>> },
+    Refused(Refusal),
+}
+
+/// How a call came to its end.
+struct Ending {
+    given: Given,
+    call: Option<CallId>,
+    then: Then,
+    spent: Spent,
+    stops: Option<RunError>,
+}
+
+/// What else follows from the end of a call.
+enum Then {
+    Nothing,
+    HandOver(Arc<str>),
+    Background(Started),
+}
+
+impl Thread {
+    /// Brings the calls of the last turn to their ends and writes down what came of them.
+    pub(super) async fn end_calls(&mut self) -> Result<(), RunError> {
+        let turn = Arc::new(Turn::of(self).await?);
+        let endings = match self.agent.inner.batch {
+            Batch::Independent => together(&turn, turn.begin_all().await?).await?,
+            Batch::Barrier => {
+                let begun = turn.begin_all().await?;
+                let begun = turn.until_all_holds_are_closed(begun).await?;
+                together(&turn, begun).await?
+            }
+            Batch::Sequential => turn.one_by_one().await?,
+        };
+        drop(turn);
+        self.conclude(endings).await
+    }
+
+    async fn conclude(&mut self, endings: Vec<Ending>) -> Result<(), RunError> {
+        let (mut given, mut calls, mut started) = (Vec::with_capacity(endings.len()), Vec::new(), Vec::new());
+        let (mut agent, mut spent, mut stops) = (None, Spent::default(), None);
+        for ending in endings {
+            given.push(ending.given);
+            calls.extend(ending.call);
+            spent += ending.spent;
+            stops = stops.or(ending.stops);
+            match ending.then {
+                Then::Nothing => {}
+                Then::HandOver(to) => agent = Some(to),
+                Then::Background(child) => started.push(child),
+            }
+        }
+        let handed = agent.clone();
+        let begun = started.clone();
+        self.transcript.append(Entry::Results { given, calls, agent, started, spent }).await?;
+        self.resumed = false;
+        if let Some(to) = handed {
+            self.hand_over(&to)?;
+            self.run.tell(|| RunEvent::HandedOver { place: Arc::clone(&self.place) });
+        }
+        for child in begun {
+            self.drive_in_background(child)?;
+        }
+        stops.map_or(Ok(()), Err)
+    }
+}
+
+impl Turn {
+    pub(super) async fn of(thread: &Thread) -> Result<Turn, RunError> {
+        let history = &thread.transcript.history;
+        let mut turn = Turn {
+            run: Arc::clone(&thread.run),
+            run_name: Arc::clone(&thread.run_name),
+            place: Arc::clone(&thread.place),
+            agent: thread.agent.clone(),
+            gate: thread.gate.clone(),
+            listing: thread.agent.inner.tools.listing(&thread.gate),
+            path: thread.path(),
+            number: history.turn(),
+            wanted: history.said().map(|said| said.calls.clone()).unwrap_or_default(),
+            earlier: HashMap::new(),
+        };
+        if thread.resumed {
+            turn.earlier = proposed_since(&thread.gate, &turn.path, history.last_call).await?;
+        }
+        Ok(turn)
+    }
+
+    /// The name of a call's place in its run: proposing it again is the same call.
+    fn key(&self, index: usize) -> Arc<str> {
+        format!("{}.{}.{index}", self.place.thread, self.number).into()
+    }
+
+    async fn begin_all(&self) -> Result<Vec<Begun>, RunError> {
+        let mut begun = Vec::with_capacity(self.wanted.len());
+        for (index, wanted) in self.wanted.iter().enumerate() {
+            begun.push(self.begin(index, wanted).await?);
+        }
+        Ok(begun)
+    }
+
+    async fn one_by_one(&self) -> Result<Vec<Ending>, RunError> {
+        let mut endings = Vec::with_capacity(self.wanted.len());
+        for (index, wanted) in self.wanted.iter().enumerate() {
+            let begun = self.begin(index, wanted).await?;
+            endings.push(self.end(wanted, begun).await?);
+        }
+        Ok(endings)
+    }
+
+    /// Proposes one call. Never waits for a person.
+    async fn begin(&self, index: usize, wanted: &Wanted) -> Result<Begun, RunError> {
+        let slot = self.listing.find(&wanted.name).cloned();
+        let key = self.key(index);
+        if let Some(call) = self.earlier.get(&key) {
+            return Ok(Begun::Proposed { call: Arc::clone(call), slot });
+        }
+        if let Some(refusal) = slot.as_ref().and_then(|slot| self.refused_before_asking(index, slot)) {
+            return Ok(Begun::Refused(refusal));
+        }
+        let proposal = self.proposal(wanted, slot.as_deref(), key);
+        let call = match &slot {
+            Some(slot) => self.gate.submit(&*slot.tool, proposal).await?,
+            None => self.gate.refuse_unknown(proposal).await?,
+        };
+        Ok(Begun::Proposed { call, slot })
+    }
+
+    /// A thread goes over to one agent at a time, and agents nest only so deep. Nobody is asked about more.
+    fn refused_before_asking(&self, index: usize, slot: &Slot) -> Option<Refusal> {
+        let next = slot.kind.agent()?;
+        let joins = !matches!(slot.kind, Kind::Handoff(_)) || !self.place.agents.contains(next.name());
+        if joins && self.place.agents.len() >= AGENT_DEPTH {
+            let text = format!("more than {AGENT_DEPTH} agents would work inside one another");
+            return Some(Refusal::new(RefusalKind::Limit).because(text));
+        }
+        let handoff =
+            |name: &str| matches!(self.listing.find(name), Some(slot) if matches!(slot.kind, Kind::Handoff(_)));
+        let second =
+            matches!(slot.kind, Kind::Handoff(_)) && self.wanted.iter().take(index).any(|wanted| handoff(&wanted.name));
+        second.then(|| Refusal::new(RefusalKind::Superseded).because("one turn hands over to one agent only"))
+    }
+
+    fn proposal(&self, wanted: &Wanted, slot: Option<&Slot>, key: Arc<str>) -> Proposal {
+        // Some models write nothing at all for "no arguments".
+        let arguments = if wanted.arguments.trim().is_empty() { "{}" } else { &wanted.arguments };
+        let mut proposal = Proposal::new(speakable(&wanted.name), arguments).path(self.path.clone()).key(key);
+        if let Some(slot) = slot {
+            proposal.tool = slot.tool.definition().tool.clone();
+        }
+        proposal.label = Some(Arc::clone(&wanted.label)).filter(|label| label.len() <= NAME_BYTES);
+        proposal
+    }
+
+    /// Brings one call to its end, and whatever it began with it.
+    async fn end(&self, wanted: &Wanted, begun: Begun) -> Result<Ending, RunError> {
+        let (call, slot) = match begun {
+            Begun::Refused(refusal) => {
+                let text = self.agent.inner.wording.refusal(&refusal).into();
+                return Ok(Ending::new(wanted, None, text, true));
+            }
+            Begun::Proposed { call, slot } => (call, slot),
+        };
+        let before_us = self.earlier.values().any(|earlier| earlier.id == call.id);
+        let call = match &slot {
+            Some(_) if before_us && has_ended(&call) => call,
+            Some(slot) if matches!(slot.kind, Kind::Client) => run_by_client(&self.gate, &*slot.tool, call.id).await?,
+            Some(slot) => run_to_end(&self.gate, &*slot.tool, call.id).await?,
+            None => call,
+        };
+        let (text, is_error) = words(&call, &self.agent.inner.wording);
+        let mut ending = Ending::new(wanted, Some(call.id), text, is_error);
+        ending.stops = stops_the_run(&call);
+        if let Some(slot) = slot.filter(|_| call.state == CallState::Succeeded) {
+            self.follow(&slot.kind, &call, &mut ending).await?;
+        }
+        Ok(ending)
+    }
+
+    /// A hand-over or a task was let through: now it happens.
+    async fn follow(&self, kind: &Kind, call: &Call, ending: &mut Ending) -> Result<(), RunError> {
+        match kind {
+            Kind::Here | Kind::Client => {}
+            Kind::Handoff(agent) => {
+                ending.given.text = format!("The conversation is now with `{}`.", agent.name()).into();
+                ending.then = Then::HandOver(Arc::clone(agent.name()));
+            }
+            Kind::Sub(agent) => {
+                let Answer { text, spent } = self.parent().child(agent, call.id).work(Some(call)).await?;
+                ending.given.text = text;
+                ending.spent = spent;
+            }
+            Kind::Background(agent) => {
+                self.parent().child(agent, call.id).write_task_down(call).await?;
+                ending.given.text = format!("`{}` works on it and will report before the end.", agent.name()).into();
+                let thread = call.id.to_string().into();
+                ending.then = Then::Background(Started { agent: Arc::clone(agent.name()), thread });
+            }
+        }
+        Ok(())
+    }
+
+    fn parent(&self) -> Parent {
+        Parent {
+            run: Arc::clone(&self.run),
+            run_name: Arc::clone(&self.run_name),
+            place: Arc::clone(&self.place),
+            gate: self.gate.clone(),
+        }
+    }
+
+    /// Waits for every hold of the turn. A call that was allowed at once may lapse meanwhile; it is proposed anew.
+    async fn until_all_holds_are_closed(&self, begun: Vec<Begun>) -> Result<Vec<Begun>, RunError> {
+        let mut ready = Vec::with_capacity(begun.len());
+        for begun in begun {
+            ready.push(match begun {
+                Begun::Proposed { call, slot } => Begun::Proposed { call: self.gate.wait(call.id).await?, slot },
+                Begun::Refused(refusal) => Begun::Refused(refusal),
+            });
+        }
+        for (index, (begun, wanted)) in ready.iter_mut().zip(&self.wanted).enumerate() {
+            let Begun::Proposed { call, slot: Some(slot) } = begun else { continue };
+            let now = self.gate.store().now().await?;
+            let waited_too_long = call.holds.is_empty() && call.due_at().is_some_and(|due| due <= now);
+            if call.state == CallState::Allowed && waited_too_long
+                || call.state == CallState::Lapsed && call.holds.is_empty()
+            {
+                let key = format!("{}.again", self.key(index)).into();
+                *call = self.gate.submit(&*slot.tool, self.proposal(wanted, Some(slot), key)).await?;
+            }
+        }
+        Ok(ready)
+    }
+}
+
+impl Ending {
+    fn new(wanted: &Wanted, call: Option<CallId>, text: Arc<str>, is_error: bool) -> Ending {
+        let given = Given { label: Arc::clone(&wanted.label), name: Arc::clone(&wanted.name), text, is_error };
+        Ending { given, call, then: Then::Nothing, spent: Spent::default(), stops: None }
+    }
+}
+
+/// All at once; a single one without a task of its own. Results come in the order of the calls.
+async fn together(turn: &Arc<Turn>, mut begun: Vec<Begun>) -> Result<Vec<Ending>, RunError> {
+    if let ([wanted], 1) = (turn.wanted.as_slice(), begun.len())
+        && let Some(only) = begun.pop()
+    {
+        return Ok(vec![turn.end(wanted, only).await?]);
+    }
+    let mut tasks = JoinSet::new();
+    for (index, begun) in begun.into_iter().enumerate() {
+        let turn = Arc::clone(turn);
+        tasks.spawn(async move {
+            let wanted = turn.wanted.get(index).ok_or_else(|| RunError::Lost("a call is missing".into()))?;
+            Ok::<_, RunError>((index, turn.end(wanted, begun).await?))
+        });
+    }
+    let mut endings = Vec::with_capacity(tasks.len());
+    while let Some(ended) = tasks.join_next().await {
+        endings.push(ended.map_err(|error| RunError::Lost(error.to_string()))??);
+    }
+    endings.sort_by_key(|(index, _)| *index);
+    Ok(endings.into_iter().map(|(_, ending)| ending).collect())
+}
+
+/// Calls of this thread that were proposed after the last result was written down, by key.
+pub(super) async fn proposed_since(
+    gate: &Gate,
+    path: &Path,
+    last: Option<CallId>,
+) -> Result<HashMap<Arc<str>, Arc<Call>>, RunError> {
+    let mut found = HashMap::new();
+    let mut filter = CallFilter {
+        session: path.session.clone(),
+        principal: Some(Arc::clone(&path.principal)),
+        after: last,
+        limit: Some(PAGE_ROWS),
+        ..CallFilter::default()
+    };
+    loop {
+        let calls = gate.store().calls(filter.clone()).await?;
+        let Some(last) = calls.last() else { return Ok(found) };
+        filter.after = Some(last.id);
+        let ours = calls.iter().filter(|call| call.facts.path.run == path.run && call.facts.path.thread == path.thread);
+        found.extend(ours.filter_map(|call| Some((Arc::clone(call.key.as_ref()?), Arc::clone(call)))));
+    }
+}
+
+fn stops_the_run(call: &Call) -> Option<RunError> {
+    let hold = call.holds.last().filter(|_| call.state == CallState::Expired)?;
+    let tool = call.facts.tool.to_string().into();
+    (hold.terms.on_expired == OnExpired::StopRun).then_some(RunError::Expired { call: call.id, tool })
+}
+
+/// A name that a model made up, as far as it can be written down.
+fn speakable(name: &str) -> String {
+    let name: String = name.chars().filter(|c| *c != '\0').collect();
+    let cut = name.get(..name.floor_char_boundary(NAME_BYTES)).unwrap_or_default();
+    if cut.trim().is_empty() { "(no name)".to_owned() } else { cut.to_owned() }
+}

@@ -1,0 +1,321 @@
+//! A session: one conversation, on the store's records, that can be left and gone on with from anywhere.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use countersign::call::Path;
+use countersign::store::{Expect, Failure};
+use countersign::transition::Rejection;
+use countersign::{Store, Time};
+use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedMutexGuard;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::Agent;
+use crate::error::RunError;
+use crate::event::RunEvent;
+use crate::limits;
+use crate::model::{Message, Usage};
+use crate::run::{self, Run, Thread};
+use crate::stream::{Feed, RunHandle, RunStream, Tail};
+use crate::transcript::{Next, SessionKey, Transcript};
+
+/// Where sessions are listed among the store's records.
+const SESSIONS: &str = "sessions";
+/// The thread every session begins with.
+pub(crate) const MAIN: &str = "main";
+
+/// What a run answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The answer.
+    pub text: Arc<str>,
+    /// The session it was given in.
+    pub session: Arc<str>,
+    /// The run within the session.
+    pub run: Arc<str>,
+    /// The agent that gave it: another one than was asked, after a hand-over.
+    pub agent: Arc<str>,
+    /// How many turns the run took, its children's included.
+    pub turns: u64,
+    /// What the run took, its children included.
+    pub usage: Usage,
+}
+
+/// A session as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    /// Its name.
+    pub session: Arc<str>,
+    /// The agent it was begun with.
+    pub agent: Arc<str>,
+    /// When it was begun.
+    pub created_at: Time,
+}
+
+/// One conversation with an agent.
+#[derive(Clone)]
+pub struct Session {
+    agent: Agent,
+    path: Path,
+    begun: Begun,
+}
+
+/// Whether there may be something to read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begun {
+    Now,
+    Perhaps,
+}
+
+impl Session {
+    pub(crate) fn new(agent: Agent, id: Arc<str>) -> Session {
+        Session { agent, path: Path::session(id), begun: Begun::Perhaps }
+    }
+
+    pub(crate) fn begun_now(agent: Agent, id: Arc<str>) -> Session {
+        Session { begun: Begun::Now, ..Session::new(agent, id) }
+    }
+
+    /// Says under which credential the work is done; `local` where nobody says.
+    #[must_use]
+    pub fn principal(mut self, principal: impl Into<Arc<str>>) -> Session {
+        self.path.principal = principal.into();
+        self
+    }
+
+    /// Says for whom the work is done. Where a rule says so, they may not approve it.
+    #[must_use]
+    pub fn requester(mut self, requester: impl Into<Arc<str>>) -> Session {
+        self.path.requester = Some(requester.into());
+        self
+    }
+
+    /// Its name.
+    pub fn id(&self) -> &str {
+        self.path.session.as_deref().unwrap_or_default()
+    }
+
+    /// Says something and waits for the answer. Calls still open from before are brought to their ends first.
+    pub async fn run(&self, text: impl Into<Arc<str>>) -> Result<Reply, RunError> {
+        self.perform(Some(text.into()), None, CancellationToken::new()).await
+    }
+
+    /// Goes on where the session stopped. One that is done gives its reply again.
+    pub async fn resume(&self) -> Result<Reply, RunError> {
+        self.perform(None, None, CancellationToken::new()).await
+    }
+
+    /// As [`Session::run`], in a task of its own.
+    pub fn spawn(&self, text: impl Into<Arc<str>>) -> RunHandle {
+        self.in_a_task(Some(text.into()), None)
+    }
+
+    /// As [`Session::resume`], in a task of its own.
+    pub fn resume_spawn(&self) -> RunHandle {
+        self.in_a_task(None, None)
+    }
+
+    /// As [`Session::run`], telling everything on the way.
+    pub fn stream(&self, text: impl Into<Arc<str>>) -> RunStream {
+        self.watched(Some(text.into()))
+    }
+
+    /// As [`Session::resume`], telling everything on the way; pending holds come first.
+    pub fn resume_stream(&self) -> RunStream {
+        self.watched(None)
+    }
+
+    /// What was said so far, oldest first.
+    pub async fn messages(&self) -> Result<Arc<Vec<Message>>, RunError> {
+        Ok(Transcript::open(self.store(), &self.key(), MAIN).await?.history.messages)
+    }
+
+    pub(crate) fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        self.agent.inner.gate.store()
+    }
+
+    fn key(&self) -> SessionKey {
+        SessionKey::new(&self.path.principal, self.id())
+    }
+
+    fn in_a_task(&self, text: Option<Arc<str>>, feed: Option<Feed>) -> RunHandle {
+        let cancel = CancellationToken::new();
+        let session = self.clone();
+        let stop = cancel.clone();
+        let task = tokio::spawn(async move { session.perform(text, feed, stop).await });
+        RunHandle::new(self.id().into(), cancel, task)
+    }
+
+    fn watched(&self, text: Option<Arc<str>>) -> RunStream {
+        let (feed, receiver) = Feed::new();
+        RunStream::new(receiver, self.in_a_task(text, Some(feed)))
+    }
+
+    /// One run, told to whoever watches. The last event comes after everything the log has.
+    async fn perform(
+        &self,
+        text: Option<Arc<str>>,
+        feed: Option<Feed>,
+        cancel: CancellationToken,
+    ) -> Result<Reply, RunError> {
+        let Some(feed) = feed else { return self.drive(text, None, cancel).await };
+        let driven = async {
+            let tail = Tail::start(&self.agent.inner.gate, &self.path, feed.clone()).await?;
+            let driven = self.drive(text, Some(feed.clone()), cancel).await;
+            tail.finish().await;
+            driven
+        };
+        let driven = driven.await;
+        feed.tell(match &driven {
+            Ok(reply) => RunEvent::Done(reply.clone()),
+            Err(error) => RunEvent::Failed { error: error.to_string().into() },
+        });
+        driven
+    }
+
+    /// One run: opens the session, drives it until it is done or ended, and leaves its history whole.
+    async fn drive(
+        &self,
+        text: Option<Arc<str>>,
+        feed: Option<Feed>,
+        cancel: CancellationToken,
+    ) -> Result<Reply, RunError> {
+        check_names(&self.path, text.as_deref())?;
+        let key = self.key();
+        let _turn = self.agent.inner.sessions.enter(&key).await;
+        let transcript = self.open(&key, text.is_some()).await?;
+        let run = Run::new(self.agent.clone(), self.path.clone(), key, feed);
+        let time_left = run::time_left(&run, &transcript.history, text.is_some()).await?;
+        let thread = Thread::main(Arc::clone(&run), transcript)?;
+        let driven = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(RunError::Cancelled),
+            driven = thread.go(text) => driven,
+            error = run::out_of_time(time_left) => Err(error),
+        };
+        if let Some(why) = driven.as_ref().err().and_then(RunError::stops) {
+            run::settle(&run, why).await?;
+        }
+        driven
+    }
+
+    async fn open(&self, key: &SessionKey, may_begin: bool) -> Result<Transcript, RunError> {
+        let transcript = match self.begun {
+            Begun::Now => Transcript::fresh(self.store(), key, MAIN),
+            Begun::Perhaps => Transcript::open(self.store(), key, MAIN).await?,
+        };
+        match transcript.history.next() {
+            Next::Nothing if !may_begin => Err(RunError::NoSession(self.id().into())),
+            Next::Nothing => self.list(key).await.map(|()| transcript),
+            _ => self.check_owner(key).await.map(|()| transcript),
+        }
+    }
+
+    async fn list(&self, key: &SessionKey) -> Result<(), RunError> {
+        let created_at = self.store().now().await?;
+        let agent = Arc::clone(self.agent.name());
+        let listed = serde_json::to_vec(&Listed { session: self.id().into(), agent, created_at });
+        let listed = listed.map_err(|error| RunError::Damaged(error.to_string()))?;
+        match self.store().put_record(SESSIONS, &key.to_string(), &listed, Expect::Absent, None).await {
+            Ok(_) => Ok(()),
+            Err(Failure::Rejected(Rejection::Conflict)) => self.check_owner(key).await,
+            Err(failure) => Err(RunError::Gate(failure.into())),
+        }
+    }
+
+    /// A session goes on with the agent it was begun with: another one would read the history with other tools.
+    async fn check_owner(&self, key: &SessionKey) -> Result<(), RunError> {
+        let record = self.store().record(SESSIONS, &key.to_string()).await?;
+        let record = record.ok_or_else(|| RunError::NoSession(self.id().into()))?;
+        let listed: Listed =
+            serde_json::from_slice(&record.value).map_err(|error| RunError::Damaged(error.to_string()))?;
+        match listed.agent == *self.agent.name() {
+            true => Ok(()),
+            false => Err(RunError::OtherAgent { owner: listed.agent, agent: Arc::clone(self.agent.name()) }),
+        }
+    }
+}
+
+/// Lists a principal's sessions by name, after one of them.
+pub async fn sessions(
+    store: &dyn Store,
+    principal: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Listed>, RunError> {
+    let after = after.map(|after| SessionKey::new(principal, after).to_string());
+    let records = store.records(SESSIONS, &format!("{principal}/"), after.as_deref(), limit).await?;
+    let read = |record: countersign::store::Record| {
+        serde_json::from_slice(&record.value).map_err(|error| RunError::Damaged(error.to_string()))
+    };
+    records.into_iter().map(read).collect()
+}
+
+fn check_names(path: &Path, text: Option<&str>) -> Result<(), RunError> {
+    let named = [
+        ("session", path.session.as_ref()),
+        ("requester", path.requester.as_ref()),
+        ("principal", Some(&path.principal)),
+    ];
+    for (what, name) in named {
+        let most = countersign::limits::NAME_BYTES;
+        let bad = |name: &Arc<str>| name.trim().is_empty() || name.len() > most || name.contains('\0');
+        if name.is_some_and(bad) {
+            return Err(RunError::BadInput(format!("the {what} must have 1 to {most} bytes and not be blank")));
+        }
+    }
+    if path.principal.contains('/') {
+        return Err(RunError::BadInput("the principal must not contain `/`".into()));
+    }
+    match text {
+        Some(text) if text.len() > limits::USER_BYTES => {
+            Err(RunError::BadInput(format!("more than {} bytes were said at once", limits::USER_BYTES)))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Lets one run at a time into each session of this process; what is said meanwhile waits its turn.
+///
+/// Another process is kept out by the transcript itself: [`RunError::Busy`].
+#[derive(Clone, Default)]
+pub(crate) struct Turnstile(Arc<Mutex<HashMap<SessionKey, Weak<tokio::sync::Mutex<()>>>>>);
+
+/// The right to drive a session. Nothing is remembered of it once the last one is gone.
+pub(crate) struct Pass {
+    turnstile: Turnstile,
+    key: SessionKey,
+    guard: Option<OwnedMutexGuard<()>>,
+}
+
+impl Turnstile {
+    pub(crate) async fn enter(&self, key: &SessionKey) -> Pass {
+        let lock = {
+            let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let lock = locks.get(key).and_then(Weak::upgrade).unwrap_or_default();
+            locks.insert(key.clone(), Arc::downgrade(&lock));
+            lock
+        };
+        let guard = Some(lock.lock_owned().await);
+        Pass { turnstile: self.clone(), key: key.clone(), guard }
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        drop(self.guard.take());
+        let mut locks = self.turnstile.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if locks.get(&self.key).is_some_and(|lock| lock.strong_count() == 0) {
+            locks.remove(&self.key);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Watching a run: a bounded feed of events, and a tail of the session's durable log for holds and calls.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use countersign::call::Path;
+use countersign::event::{Cursor, Event, EventName};
+use countersign::store::{CallFilter, EventFilter};
+use countersign::{Gate, GateError, Hold, HoldId};
+use futures::stream::{BoxStream, Stream, StreamExt as _};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::error::RunError;
+use crate::event::RunEvent;
+use crate::limits;
+use crate::session::Reply;
+
+/// A run in a task of its own. Awaiting it gives the reply; dropping it lets the run go on.
+pub struct RunHandle {
+    session: Arc<str>,
+    cancel: CancellationToken,
+    task: JoinHandle<Result<Reply, RunError>>,
+}
+
+impl RunHandle {
+    pub(crate) fn new(
+        session: Arc<str>,
+        cancel: CancellationToken,
+        task: JoinHandle<Result<Reply, RunError>>,
+    ) -> RunHandle {
+        RunHandle { session, cancel, task }
+    }
+
+    /// The session it runs in.
+    pub fn session(&self) -> &Arc<str> {
+        &self.session
+    }
+
+    /// Ends the run: its holds are withdrawn, running tools are left in doubt. Awaiting gives [`RunError::Cancelled`].
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    /// Stops driving the run without ending it. Its holds stay, and resuming the session goes on.
+    pub fn park(self) {
+        self.task.abort();
+    }
+}
+
+impl Future for RunHandle {
+    type Output = Result<Reply, RunError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let ended = std::task::ready!(Pin::new(&mut self.task).poll(context));
+        Poll::Ready(ended.unwrap_or_else(|error| Err(RunError::Lost(error.to_string()))))
+    }
+}
+
+/// The events of a run, as they happen. Dropping it lets the run go on.
+pub struct RunStream {
+    events: BoxStream<'static, RunEvent>,
+    handle: RunHandle,
+}
+
+impl RunStream {
+    pub(crate) fn new(receiver: broadcast::Receiver<RunEvent>, handle: RunHandle) -> RunStream {
+        let events = futures::stream::unfold(receiver, |mut receiver| async move {
+            match receiver.recv().await {
+                Ok(event) => Some((event, receiver)),
+                Err(RecvError::Lagged(events)) => Some((RunEvent::Missed { events }, receiver)),
+                Err(RecvError::Closed) => None,
+            }
+        });
+        RunStream { events: events.boxed(), handle }
+    }
+
+    /// The next event; none after the last.
+    pub async fn next(&mut self) -> Option<RunEvent> {
+        self.events.next().await
+    }
+
+    /// The session it runs in.
+    pub fn session(&self) -> &Arc<str> {
+        self.handle.session()
+    }
+
+    /// Ends the run, as [`RunHandle::cancel`] does.
+    pub fn cancel(&self) {
+        self.handle.cancel();
+    }
+
+    /// Lets the rest of the events go and waits for the reply.
+    pub async fn reply(self) -> Result<Reply, RunError> {
+        self.handle.await
+    }
+}
+
+impl Stream for RunStream {
+    type Item = RunEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<RunEvent>> {
+        self.events.poll_next_unpin(context)
+    }
+}
+
+/// Where a run tells what happens. A reader that is slow or gone never holds the run up.
+#[derive(Clone)]
+pub(crate) struct Feed(broadcast::Sender<RunEvent>);
+
+impl Feed {
+    pub(crate) fn new() -> (Feed, broadcast::Receiver<RunEvent>) {
+        let (sender, receiver) = broadcast::channel(limits::EVENTS_BEHIND);
+        (Feed(sender), receiver)
+    }
+
+    pub(crate) fn tell(&self, event: RunEvent) {
+        // Nobody reads any more: the run goes on all the same.
+        let _ = self.0.send(event);
+    }
+}
+
+/// Follows a session's durable log and tells of its holds and calls, children's at any depth too.
+pub(crate) struct Tail {
+    stop: CancellationToken,
+    task: AbortOnDropHandle<()>,
+}
+
+impl Tail {
+    /// Begins where the log ends now; what is pending is told first.
+    pub(crate) async fn start(gate: &Gate, path: &Path, feed: Feed) -> Result<Tail, GateError> {
+        let mut reader = Reader {
+            gate: gate.clone(),
+            feed,
+            filter: EventFilter { chain: Some(path.chain()), ..EventFilter::default() },
+            cursor: Cursor::default(),
+            shown: HashSet::new(),
+        };
+        reader.catch_up(path).await?;
+        let stop = CancellationToken::new();
+        let task = AbortOnDropHandle::new(tokio::spawn(reader.follow(stop.clone())));
+        Ok(Tail { stop, task })
+    }
+
+    /// Tells what is still unread, then ends.
+    pub(crate) async fn finish(self) {
+        self.stop.cancel();
+        let _ = self.task.await;
+    }
+}
+
+struct Reader {
+    gate: Gate,
+    feed: Feed,
+    filter: EventFilter,
+    cursor: Cursor,
+    /// Holds that were told of and are still open.
+    shown: HashSet<HoldId>,
+}
+
+impl Reader {
+    async fn catch_up(&mut self, path: &Path) -> Result<(), GateError> {
+        loop {
+            let events = self.gate.store().events(self.cursor, self.filter.clone()).await?;
+            let Some(last) = events.last() else { break };
+            self.cursor = last.cursor;
+        }
+        let holding = CallFilter {
+            holding: true,
+            session: path.session.clone(),
+            principal: Some(Arc::clone(&path.principal)),
+            limit: Some(countersign::limits::PAGE_ROWS),
+            ..CallFilter::default()
+        };
+        for call in self.gate.store().calls(holding).await? {
+            let open = call.open_hold().and_then(|hold| Hold::of(&call, hold.id));
+            self.held(open);
+        }
+        Ok(())
+    }
+
+    async fn follow(mut self, stop: CancellationToken) {
+        loop {
+            let read = tokio::select! {
+                read = self.gate.next_events(self.cursor, self.filter.clone()) => read,
+                () = stop.cancelled() => break,
+            };
+            if self.told(read).await.is_err() {
+                return;
+            }
+        }
+        loop {
+            let read = self.gate.store().events(self.cursor, self.filter.clone()).await;
+            match read {
+                Ok(events) if events.is_empty() => return,
+                read => {
+                    if self.told(read.map_err(GateError::from)).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn told(&mut self, read: Result<Vec<Event>, GateError>) -> Result<(), GateError> {
+        let told = async {
+            for event in read? {
+                self.tell(&event).await?;
+                self.cursor = event.cursor;
+            }
+            Ok(())
+        };
+        told.await.inspect_err(|error: &GateError| {
+            tracing::warn!(%error, "the log cannot be read; this run's stream tells no more of holds and calls");
+        })
+    }
+
+    async fn tell(&mut self, event: &Event) -> Result<(), GateError> {
+        let Some(id) = event.call else { return Ok(()) };
+        let call = self.gate.get(id).await?;
+        match event.name {
+            EventName::CallSubmitted => self.feed.tell(RunEvent::Called { call }),
+            EventName::HoldOpened => self.held(event.hold.and_then(|hold| Hold::of(&call, hold))),
+            EventName::HoldDecided
+            | EventName::HoldReleased
+            | EventName::HoldExpired
+            | EventName::HoldCancelled
+            | EventName::HoldSuperseded => {
+                let hold = call.holds.iter().find(|hold| Some(hold.id) == event.hold && !hold.is_pending());
+                // One of several decisions closes a hold; the others are no news here.
+                if let Some(hold) = hold.filter(|hold| self.shown.remove(&hold.id)) {
+                    self.feed.tell(RunEvent::HoldClosed { hold: hold.id, call: call.id, state: hold.state });
+                }
+            }
+            EventName::CallRefused
+            | EventName::CallSucceeded
+            | EventName::CallFailed
+            | EventName::CallAnswered
+            | EventName::CallCancelled
+            | EventName::CallLapsed
+            | EventName::CallInDoubt
+            | EventName::CallResolved => self.feed.tell(RunEvent::Ended { call }),
+            EventName::CallAllowed
+            | EventName::CallClaimed
+            | EventName::GrantMade
+            | EventName::GrantRevoked
+            | EventName::PolicyLoaded
+            | EventName::PolicyRejected
+            | EventName::HaltSet
+            | EventName::HaltLifted
+            | EventName::AccessRefused
+            | EventName::CheckpointSigned => {}
+        }
+        Ok(())
+    }
+
+    fn held(&mut self, hold: Option<Hold>) {
+        if let Some(hold) = hold.filter(|hold| self.shown.insert(hold.id)) {
+            self.feed.tell(RunEvent::Held { hold });
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Agents that work with agents.
+
+use std::sync::Arc;
+
+use countersign::{Answer, Gate, Policy};
+use countersign_agent::model::Message;
+use countersign_agent::{Agent, RunEvent};
+
+use crate::bed::{ALLOW, Bed, Ran, Script, calls, memory, recorder, says};
+
+fn agents(hold: &countersign::Hold) -> Vec<String> {
+    hold.call.facts.path.agents.iter().map(ToString::to_string).collect()
+}
+
+const ASK_TOOLS: &str = "otherwise: ask\nrules: [{ id: agents, allow: 'agent:*' }]";
+
+/// B113: after a hand-over the target's tools, hooks and approver count, else the source's approver; rules keep binding.
+#[tokio::test]
+async fn a_handover_takes_the_targets_tools_and_keeps_the_rules() {
+    let policy = "
+otherwise: ask
+rules: [{ id: agents, allow: 'agent:*' }]
+agents:
+  boss: { rules: [{ id: boss-says-no, deny: drop, reason: boss says no }] }
+";
+    for own_approver in [true, false] {
+        let policy = format!("{policy}unattended: deny");
+        let gate = Gate::builder().policy(Policy::from_yaml(&policy).unwrap()).store(memory()).build().unwrap();
+        let ran = Ran::default();
+        let target = Script::new([calls([("send", "{}"), ("drop", "{}"), ("only_boss", "{}")]), says("from audit")]);
+        let audit = Agent::builder("audit", target.clone()).gate(gate.clone()).instructions("You audit.");
+        let audit = audit.tool(recorder("send", &ran)).tool(recorder("drop", &ran));
+        let deny = |_| async { Ok(Answer::deny("audit says no")) };
+        let audit = if own_approver { audit.approver(deny) } else { audit }.build().unwrap();
+        let source = Script::new([calls([("transfer_to_audit", r#"{"reason":"money"}"#)])]);
+        let boss = Agent::builder("boss", source.clone()).gate(gate).tool(recorder("only_boss", &ran));
+        let boss = boss.approver(|_| async { Ok(Answer::approve()) }).handoff(audit).build().unwrap();
+        let reply = boss.run("go").await.unwrap();
+        assert_eq!((&*reply.text, &*reply.agent, source.asked()), ("from audit", "audit", 1));
+        assert_eq!(target.prompts()[0].instructions.as_deref(), Some("You audit."));
+        assert_eq!(target.prompts()[0].messages.len(), 3, "the whole conversation goes over");
+        let texts: Vec<String> = target.results().iter().map(|given| given.text.to_string()).collect();
+        if own_approver {
+            assert!(texts[0].contains("audit says no"), "{texts:?}");
+        } else {
+            assert_eq!(texts[0], "send done");
+        }
+        assert!(texts[1].contains("boss says no"), "{texts:?}");
+        assert!(texts[2].contains("no tool `only_boss`"), "{texts:?}");
+    }
+}
+
+/// B114: a hand-over or a task that is refused does not happen.
+#[tokio::test]
+async fn a_refused_delegation_does_not_happen() {
+    let bed = Bed::new("otherwise: allow\nrules: [{ deny: 'agent:*', reason: alone }]");
+    let other = Script::new([says("never")]);
+    let helper = bed.named("helper", &other, |builder| builder);
+    let aide = bed.named("aide", &other, |builder| builder);
+    let script =
+        Script::new([calls([("transfer_to_helper", "{}"), ("ask_aide", r#"{"task":"x"}"#)]), says("alone then")]);
+    let boss = bed.agent_with(&script, |builder| builder.handoff(helper).sub_agent(aide));
+    let reply = boss.run("go").await.unwrap();
+    assert_eq!((&*reply.text, &*reply.agent, other.asked()), ("alone then", "boss", 0));
+    assert!(script.results().iter().all(|given| given.is_error && given.text.contains("alone")));
+}
+
+/// One turn hands over once: the second is refused before anybody is asked.
+#[tokio::test]
+async fn one_turn_hands_over_to_one_agent() {
+    let bed = Bed::new(ALLOW);
+    let (one, two) = (Script::new([says("one")]), Script::new([says("two")]));
+    let first = bed.named("first", &one, |builder| builder);
+    let second = bed.named("second", &two, |builder| builder);
+    let script = Script::new([calls([("transfer_to_first", "{}"), ("transfer_to_second", "{}")])]);
+    let boss = bed.agent_with(&script, |builder| builder.handoff(first).handoff(second));
+    assert_eq!(&*boss.run("go").await.unwrap().text, "one");
+    assert_eq!(two.asked(), 0);
+    assert!(one.results()[1].is_error);
+}
+
+/// B115, B117: a task is a call judged by the parent; the child's answer is its result, and an inner hold pauses both.
+#[tokio::test]
+async fn a_childs_answer_is_the_result_of_the_parents_call() {
+    let bed = Bed::new("otherwise: ask");
+    let inner = Script::new([calls([("send", "{}")]), says("42")]);
+    let math = bed.named("math", &inner, |builder| builder.description("Counts."));
+    let script = Script::new([calls([("ask_math", r#"{"task":"count"}"#)]), says("it is 42")]);
+    let run = bed.agent_with(&script, |builder| builder.sub_agent(math)).spawn("how many?");
+    let delegation = bed.hold().await;
+    assert_eq!((delegation.call.facts.tool.delegate(), agents(&delegation)), (Some("math"), vec!["boss".to_owned()]));
+    assert_eq!(inner.asked(), 0, "nothing begins before somebody approves");
+    let task = countersign::Json::of(&serde_json::json!({"task": "count twice"})).unwrap();
+    bed.answer(&delegation, Answer::Approve { arguments: Some(task), payload: None, remember: None }).await;
+    let hold = loop {
+        let hold = bed.hold().await;
+        match hold.call.facts.tool.delegate() {
+            // The edit was judged anew, and asks once more.
+            Some(_) => bed.approve(&hold).await,
+            None => break hold,
+        }
+    };
+    assert_eq!((&*hold.call.facts.tool.name, agents(&hold)), ("send", vec!["boss".to_owned(), "math".to_owned()]));
+    assert_eq!(hold.call.facts.path.thread.as_deref(), Some(&*delegation.call.id.to_string()));
+    let parent = bed.gate.get(delegation.call.id).await.unwrap();
+    assert_eq!(parent.state, countersign::CallState::Succeeded, "no claim is held while people think");
+    bed.approve(&hold).await;
+    let reply = run.await.unwrap();
+    assert_eq!((&*reply.text, &*script.result().text, reply.turns), ("it is 42", "42", 4));
+    let Message::User { text } = &inner.prompts()[0].messages[0] else { panic!() };
+    assert_eq!(&**text, "count twice", "the task is what was approved");
+}
+
+/// B116: a hold two levels down shows on the root's stream with its path, and is decided by its id alone.
+#[tokio::test]
+async fn a_hold_at_depth_two_shows_on_the_root_stream() {
+    let bed = Bed::new(ASK_TOOLS);
+    let deep = Script::new([calls([("send", "{}")]), says("deep")]);
+    let middle = Script::new([calls([("ask_deep", r#"{"task":"dig"}"#)]), says("middle")]);
+    let root = Script::new([calls([("ask_middle", r#"{"task":"go down"}"#)]), says("top")]);
+    let deep = bed.named("deep", &deep, |builder| builder);
+    let middle = bed.named("middle", &middle, |builder| builder.sub_agent(deep));
+    let mut stream = bed.agent_with(&root, |builder| builder.sub_agent(middle)).stream("go");
+    let (mut held, mut texts) = (Vec::new(), Vec::new());
+    while let Some(event) = stream.next().await {
+        match event {
+            RunEvent::Held { hold } => {
+                held.push(agents(&hold).join("/"));
+                bed.approve(&hold).await;
+            }
+            RunEvent::Text { place, text } => texts.push((place.agents.len(), text.to_string())),
+            _ => {}
+        }
+    }
+    assert_eq!(held, ["boss/middle/deep"]);
+    assert_eq!(texts, [(3, "deep".to_owned()), (2, "middle".to_owned()), (1, "top".to_owned())]);
+}
+
+/// B118: parallel and background children each have their own holds, labelled as theirs; answers arrive before the end.
+#[tokio::test]
+async fn holds_of_parallel_and_background_children_are_not_lost() {
+    let bed = Bed::new(ASK_TOOLS);
+    let work = |say| Script::new([calls([("send", "{}")]), says(say)]);
+    let (ann, bo, late) = (work("from ann"), work("from bo"), work("from late"));
+    let script = Script::new([
+        calls([("ask_ann", r#"{"task":"a"}"#), ("ask_bo", r#"{"task":"b"}"#), ("ask_late", r#"{"task":"c"}"#)]),
+        says("so far"),
+        says("all"),
+    ]);
+    let (a, b, c) = (
+        bed.named("ann", &ann, |builder| builder),
+        bed.named("bo", &bo, |builder| builder),
+        bed.named("late", &late, |builder| builder),
+    );
+    let boss = bed.agent_with(&script, |builder| builder.sub_agent(a).sub_agent(b).background_agent(c));
+    let run = boss.spawn("go");
+    let mut seen = Vec::new();
+    for hold in bed.holds_open(2).await {
+        seen.push(agents(&hold).join("/"));
+        bed.approve(&hold).await;
+    }
+    let hold = bed.hold().await;
+    seen.push(agents(&hold).join("/"));
+    while script.asked() < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(script.results().iter().map(|given| &*given.text).collect::<Vec<_>>()[..2], ["from ann", "from bo"]);
+    assert!(script.results()[2].text.contains("will report"));
+    bed.approve(&hold).await;
+    seen.sort();
+    assert_eq!(seen, ["boss/ann", "boss/bo", "boss/late"]);
+    let reply = run.await.unwrap();
+    assert_eq!((&*reply.text, reply.turns), ("all", 9));
+    let Some(Message::User { text }) = script.prompts()[2].messages.last().cloned() else { panic!() };
+    assert_eq!(&*text, "[agent late finished: from late]");
+}
+
+/// B119: the same tool name in another agent neither claims nor repeats a permit.
+#[tokio::test]
+async fn a_same_named_tool_of_another_agent_is_another_call() {
+    let bed = Bed::new(ASK_TOOLS);
+    let inner = Script::new([calls([("send", "{}")]), says("mine")]);
+    let kid = bed.named("kid", &inner, |builder| builder);
+    let script = Script::new([calls([("send", "{}"), ("ask_kid", r#"{"task":"t"}"#)]), says("ok")]);
+    let run = bed.agent_with(&script, |builder| builder.sub_agent(kid)).spawn("go");
+    let holds = bed.holds_open(2).await;
+    bed.approve(&holds[0]).await;
+    let other = bed.hold().await;
+    assert_ne!(other.call.id, holds[0].call.id);
+    bed.answer(&other, Answer::deny("not twice")).await;
+    run.await.unwrap();
+    assert_eq!(bed.ran().len(), 1);
+}
+
+/// B120: too deep is refused before anybody is asked.
+#[tokio::test]
+async fn too_deep_is_refused_before_anybody_is_asked() {
+    let bed = Bed::new("otherwise: allow\nrules: [{ id: agents, allow: 'agent:*' }]");
+    let last = Script::new([says("never reached")]);
+    let mut agent = bed.named("a17", &last, |builder| builder);
+    let mut deepest = None;
+    for depth in (1..=16).rev() {
+        let name: &'static str = Box::leak(format!("ask_a{}", depth + 1).into_boxed_str());
+        let script = Script::new([calls([(name, r#"{"task":"down"}"#)]), says("up")]);
+        deepest.get_or_insert_with(|| script.clone());
+        agent = bed.named(&format!("a{depth}"), &script, |builder| builder.sub_agent(agent));
+    }
+    agent.run("go").await.unwrap();
+    assert_eq!(last.asked(), 0);
+    let refused = deepest.unwrap().result();
+    assert!(refused.is_error && refused.text.contains("more than 16 agents"), "{refused:?}");
+    assert_eq!(bed.log().await.iter().filter(|name| **name == "call.submitted").count(), 15);
+}
+
+/// B115: what the child may do is the strictest of both policies, unless the parent lets it follow its own.
+#[tokio::test]
+async fn inner_calls_take_the_strictest_of_both_policies() {
+    for (rule, asked) in [("allow: 'agent:*'", true), ("allow: 'agent:*', inside: own", false)] {
+        let policy = format!("otherwise: ask\nrules: [{{ {rule} }}]\nagents: {{ kid: {{ otherwise: allow }} }}");
+        let bed = Bed::new(&policy);
+        let inner = Script::new([calls([("send", "{}")]), says("did")]);
+        let kid = bed.named("kid", &inner, |builder| builder);
+        let script = Script::new([calls([("ask_kid", r#"{"task":"t"}"#)]), says("ok")]);
+        let run = bed.agent_with(&script, |builder| builder.sub_agent(kid)).spawn("go");
+        if asked {
+            bed.approve(&bed.hold().await).await;
+        }
+        run.await.unwrap();
+        assert_eq!(bed.log().await.contains(&"hold.opened"), asked);
+    }
+}
+
+/// B97, B118: cancelling a run ends what its children wait for, in front and in the background.
+#[tokio::test]
+async fn cancelling_reaches_every_child() {
+    let bed = Bed::new(ASK_TOOLS);
+    let work = || Script::new([calls([("send", "{}")])]);
+    let kid = bed.named("kid", &work(), |builder| builder);
+    let late = bed.named("late", &work(), |builder| builder);
+    let script = Script::new([
+        calls([("ask_late", r#"{"task":"t"}"#)]),
+        calls([("ask_kid", r#"{"task":"t"}"#)]),
+        says("fresh start"),
+    ]);
+    let boss = bed.agent_with(&script, |builder| builder.sub_agent(kid).background_agent(late));
+    let run = boss.session("s").spawn("go");
+    bed.holds_open(2).await;
+    run.cancel();
+    assert!(run.await.is_err());
+    assert!(bed.holds().await.is_empty());
+    assert_eq!(&*boss.session("s").run("again").await.unwrap().text, "fresh start");
+}
+
+#[tokio::test]
+async fn an_agent_can_be_shared_between_tasks() {
+    let bed = Bed::new(ALLOW);
+    let script = Script::new([says("a"), says("b")]);
+    let agent = Arc::new(bed.agent(&script));
+    let (one, two) = tokio::join!(agent.run("x"), agent.run("y"));
+    assert_ne!(one.unwrap().session, two.unwrap().session);
+}
