@@ -46,7 +46,7 @@ pub(crate) enum Told<'a> {
 /// it is anybody's guess.
 pub(crate) fn turns<'a>(prompt: &'a Prompt, dialect: &str) -> Result<Vec<Turn<'a>>, ModelError> {
     let mut history = History { turns: Vec::new(), used: BTreeSet::new(), open: Vec::new(), calls: 0 };
-    for message in &prompt.messages {
+    for message in prompt.messages.iter() {
         match message {
             Message::User { text } => history.user(text)?,
             Message::Model(said) => history.model(said, dialect)?,
@@ -170,7 +170,7 @@ mod tests {
     }
 
     fn prompt(messages: Vec<Message>) -> Prompt {
-        Prompt { messages, ..Prompt::default() }
+        Prompt { messages: messages.into(), ..Prompt::default() }
     }
 
     /// B78: labels that are empty, reused, foreign or ours never mix up two calls.

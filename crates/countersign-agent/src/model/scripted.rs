@@ -221,7 +221,7 @@ mod tests {
     use crate::model::Said;
 
     async fn pieces(model: &Scripted, messages: &[Message]) -> Vec<Piece> {
-        let prompt = Prompt { messages: messages.to_vec(), ..Prompt::default() };
+        let prompt = Prompt { messages: messages.to_vec().into(), ..Prompt::default() };
         model.answer(prompt).await.unwrap().try_collect().await.unwrap()
     }
 

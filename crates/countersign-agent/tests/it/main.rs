@@ -3,10 +3,6 @@
 // Helpers of tests are tests too: a panic in them is a failed test.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod models;
-//! The agent runtime, seen from outside.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on is a test that fails")]
-
 mod bed;
 mod loop_agents;
 mod loop_basics;
@@ -16,3 +12,4 @@ mod loop_limits;
 mod loop_restart;
 mod loop_stream;
 mod loop_time;
+mod models;
