@@ -25,7 +25,7 @@ use crate::refusal::{Refusal, RefusalKind};
 use crate::signer::Signer;
 use crate::store::{CallFilter, Claimant, Expect, Failure, NewCall, Op, Store, Submission};
 use crate::time::{Clock as _, SystemClock};
-use crate::tool::Definition;
+use crate::tool::{Definition, Tool, preview};
 use crate::transition::{Asking, Deciding, Edit, Rejection, Unasked};
 use crate::verdict::{Because, Effect, Verdict};
 
@@ -85,11 +85,12 @@ impl Local {
 
     pub(crate) async fn submit(
         self: &Arc<Self>,
+        tool: &dyn Tool,
         definition: &Arc<Definition>,
         checked: Checked,
     ) -> Result<Arc<Call>, GateError> {
         self.write_down(definition).await?;
-        self.freeze(Some(definition), checked).await
+        self.freeze(Some((tool, definition)), checked).await
     }
 
     pub(crate) async fn submit_unknown(self: &Arc<Self>, proposal: Proposal) -> Result<Arc<Call>, GateError> {
@@ -110,13 +111,16 @@ impl Local {
     /// Freezes the bytes, judges them, and writes the call down. Nothing changes the arguments after this line.
     async fn freeze(
         self: &Arc<Self>,
-        definition: Option<&Arc<Definition>>,
+        known: Option<(&dyn Tool, &Arc<Definition>)>,
         checked: Checked,
     ) -> Result<Arc<Call>, GateError> {
         let id = CallId::new();
         for _ in 0..STALE_RETRIES {
             let policy = self.policy.load_full();
-            let submission = self.submission(id, definition, &checked, &policy);
+            let mut submission = self.submission(id, known.map(|(_, definition)| definition), &checked, &policy);
+            if let Some((tool, _)) = known {
+                self.preview(tool, &mut submission.call).await;
+            }
             match self.store.run(Op::Submit(Box::new(submission))).await {
                 Err(Failure::Rejected(Rejection::StalePolicy)) => self.follow_store().await?,
                 Err(failure) => return Err(failure.into()),
@@ -179,6 +183,16 @@ impl Local {
             limits: Arc::clone(&self.limits),
             claim: None,
             policy: Policy::clone(policy),
+        }
+    }
+
+    /// Lets the tool show what a call would change, where people will be asked about it.
+    async fn preview(&self, tool: &dyn Tool, call: &mut NewCall) {
+        if call.refusal.is_some() || call.verdict.effect != Effect::Ask {
+            return;
+        }
+        if let Some(preview) = preview(tool, &call.facts.arguments).await {
+            call.payload = Some(self.redactor.arguments(&preview, None).unwrap_or(preview));
         }
     }
 
