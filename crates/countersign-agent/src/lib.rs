@@ -3,4 +3,7 @@
 //! An agent proposes calls; each goes through the [`Gate`](countersign::Gate) and runs only with a permit. What the
 //! agent did is a transcript in the store, so a run goes on after a restart where it stopped.
 
+pub mod limits;
+pub mod lint;
 pub mod model;
+pub mod tools;
