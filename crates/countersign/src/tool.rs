@@ -170,11 +170,15 @@ pub(crate) fn declared(tool: &dyn Tool, arguments: &Json) -> Declared {
     }
 }
 
-/// Asks a tool for something to look at. A panic, a delay or too much of it means none: a preview stops no call.
-pub(crate) async fn preview(tool: &dyn Tool, arguments: &Json) -> Option<Json> {
+/// A preview that panicked, came late or was too much.
+pub(crate) struct NoPreview;
+
+/// Asks a tool for something to look at.
+pub(crate) async fn preview(tool: &dyn Tool, arguments: &Json) -> Result<Option<Json>, NoPreview> {
     let preview = AssertUnwindSafe(async { tool.preview(arguments).await }).catch_unwind();
-    let preview = tokio::time::timeout(limits::PREVIEW_WITHIN, preview).await.ok()?.ok()??;
-    Json::ingest(preview.as_str(), Bounds::PAYLOAD).ok()
+    let preview = tokio::time::timeout(limits::PREVIEW_WITHIN, preview).await;
+    let preview = preview.map_err(|_| NoPreview)?.map_err(|_| NoPreview)?;
+    preview.map(|json| Json::ingest(json.as_str(), Bounds::PAYLOAD).map_err(|_| NoPreview)).transpose()
 }
 
 /// Several tools under one name.

@@ -25,7 +25,7 @@ use crate::refusal::{Refusal, RefusalKind};
 use crate::signer::Signer;
 use crate::store::{CallFilter, Claimant, Expect, Failure, NewCall, Op, Store, Submission};
 use crate::time::{Clock as _, SystemClock};
-use crate::tool::{Definition, Tool, preview};
+use crate::tool::{Definition, NoPreview, Tool, preview};
 use crate::transition::{Asking, Deciding, Edit, Rejection, Unasked};
 use crate::verdict::{Because, Effect, Verdict};
 
@@ -191,8 +191,11 @@ impl Local {
         if call.refusal.is_some() || call.verdict.effect != Effect::Ask {
             return;
         }
-        if let Some(preview) = preview(tool, &call.facts.arguments).await {
-            call.payload = Some(self.redactor.arguments(&preview, None).unwrap_or(preview));
+        match preview(tool, &call.facts.arguments).await {
+            Ok(None) => {}
+            Ok(Some(preview)) => call.payload = Some(self.redactor.arguments(&preview, None).unwrap_or(preview)),
+            // Stops no call; but what the agent gave along must not pass for what the tool would have shown.
+            Err(NoPreview) => call.payload = None,
         }
     }
 
