@@ -2,28 +2,38 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use futures::FutureExt as _;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 /// Which addresses a tool may connect to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
     /// Only those of the open internet: no private, loopback, link-local or otherwise special ones.
     #[default]
     Public,
+    /// Those of the open internet, and these.
+    PublicAnd(Arc<[IpAddr]>),
     /// All, this machine and its network included.
     Anywhere,
 }
 
 impl Reach {
     /// Whether an address may be connected to.
-    pub fn allows(self, address: IpAddr) -> bool {
-        match (self, address) {
-            (Reach::Anywhere, _) => true,
-            (Reach::Public, IpAddr::V4(address)) => is_public_v4(address),
-            (Reach::Public, IpAddr::V6(address)) => is_public_v6(address),
+    pub fn allows(&self, address: IpAddr) -> bool {
+        match self {
+            Reach::Anywhere => true,
+            Reach::PublicAnd(listed) => listed.contains(&address) || is_public(address),
+            Reach::Public => is_public(address),
         }
+    }
+}
+
+fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
     }
 }
 
@@ -72,7 +82,7 @@ pub(super) struct Checked(pub(super) Reach);
 
 impl Resolve for Checked {
     fn resolve(&self, name: Name) -> Resolving {
-        let reach = self.0;
+        let reach = self.0.clone();
         let host = name.as_str().to_owned();
         async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((host.as_str(), 0)).await?.collect();

@@ -37,7 +37,7 @@ impl FetchUrl {
     }
 
     fn client(&self) -> Result<&Client, ToolError> {
-        let build = || http::client().dns_resolver(Checked(self.reach)).build().map_err(http::problem);
+        let build = || http::client().dns_resolver(Checked(self.reach.clone())).build().map_err(http::problem);
         self.client.get_or_init(build).as_ref().map_err(|error| ToolError::Failed(error.clone()))
     }
 

@@ -76,7 +76,7 @@ mod tests {
     fn a_page_reads_as_its_text() {
         let page = "<html><head><title>T</title><style>p{}</style></head><body><h1>Hello</h1>\
             <script>if (1 < 2) { evil('</p>') }</SCRIPT ><p>one   &amp;\n two</p><!-- <p>no</p> --><p>three</body>";
-        assert_eq!(text(page), "T\nHello\n\none &\ntwo\n\nthree");
+        assert_eq!(text(page), "T\nHello\n\none &\ntwo\n\nthree\n");
     }
 
     #[test]
