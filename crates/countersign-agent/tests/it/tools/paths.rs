@@ -23,7 +23,8 @@ async fn no_path_leads_out_of_the_workspace() {
     let hostile = ["../outside/secret", "a/../../outside/secret", &outside, &beside, "absolute", "relative"];
     for path in hostile.into_iter().chain(["folder/secret", "round", "/etc/passwd", "/", "a\0b", "~/x"]) {
         let error = world.failure(&read, json!({ "path": path })).await;
-        assert!(!error.is_empty(), "{path}");
+        let named = ["../outside/secret", "absolute", "relative", "folder/secret", "/etc/passwd"].contains(&path);
+        assert!(!named || error.contains("is outside the workspace"), "{path}: {error}");
         let call = world.call(&write, json!({ "path": path, "content": "x" })).await;
         assert_eq!(call.state, countersign::CallState::Failed, "{path}");
     }

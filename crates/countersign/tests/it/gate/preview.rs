@@ -9,14 +9,16 @@ use countersign::{CallState, Definition, Json, Policy, Proposal, Running, Tool, 
 
 use super::desk::{Desk, json};
 
+type What = fn() -> Option<Json>;
+
 /// A tool that shows something, and counts how often it was asked to.
 struct Shows {
-    what: fn() -> Option<Json>,
+    what: What,
     asked: AtomicUsize,
 }
 
 impl Shows {
-    fn new(what: fn() -> Option<Json>) -> Shows {
+    fn new(what: What) -> Shows {
         Shows { what, asked: AtomicUsize::new(0) }
     }
 }
@@ -68,7 +70,7 @@ async fn nothing_is_previewed_where_nobody_is_asked() {
 async fn a_preview_that_fails_stops_no_call_and_lets_nothing_pass_for_it() {
     let desk = Desk::new();
     let forged = proposal().payload;
-    let cases: [(fn() -> Option<Json>, Option<Json>); 3] =
+    let cases: [(What, Option<Json>); 3] =
         [(|| panic!("broken"), None), (|| Some(Json::string(&"x".repeat(100_000))), None), (|| None, forged)];
     for (what, expected) in cases {
         let call = desk.gate.submit(&Shows::new(what), proposal()).await.unwrap();
