@@ -125,3 +125,5 @@ pub const REGEX_BYTES: usize = 1024 * 1024;
 pub const LONGEST_LIFE: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
 /// How long a store may take to answer the gate. Silence counts as a failure, so nothing hangs for ever.
 pub const STORE_ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+/// How long a tool may take to show what a call would change. Later than that, people decide without it.
+pub const PREVIEW_WITHIN: Duration = Duration::from_secs(5);

@@ -13,3 +13,4 @@ mod loop_restart;
 mod loop_stream;
 mod loop_time;
 mod models;
+mod tools;

@@ -8,5 +8,6 @@ mod grants;
 mod identity;
 mod in_run;
 mod order;
+mod preview;
 mod repeat;
 mod time;

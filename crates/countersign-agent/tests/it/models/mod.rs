@@ -73,7 +73,12 @@ fn prompt(messages: Vec<Message>) -> Prompt {
         description: "Pays.".into(),
         input_schema: Json::ingest(schema, countersign::json::Bounds::PAYLOAD).unwrap(),
     };
-    Prompt { instructions: Some("Be brief.".into()), messages: Arc::new(messages), tools: Arc::from([offer]), max_tokens: Some(100) }
+    Prompt {
+        instructions: Some("Be brief.".into()),
+        messages: Arc::new(messages),
+        tools: Arc::from([offer]),
+        max_tokens: Some(100),
+    }
 }
 
 /// Reads an answer to its end or to its error, with what had come by then.
