@@ -44,8 +44,9 @@ fn transitions_find_their_rows_by_index() {
     check(&connection, state::BY_KEY, "calls_key");
     check(&connection, state::DENIAL, "calls_denied");
     check(&connection, state::DOUBT, "calls_doubt");
-    check(&connection, state::ANY_DOUBT, "calls_seldom");
-    check(&connection, state::ANY_DENIAL, "calls_denied");
+    // Whether there is any at all: the first row of an index that holds nothing else.
+    assert!(plan(&connection, state::ANY_DOUBT).contains("SCAN calls USING COVERING INDEX calls_doubt"));
+    assert!(plan(&connection, state::ANY_DENIAL).contains("SCAN calls USING COVERING INDEX calls_denied"));
     check(&connection, state::GRANTS, "grants_target");
     check(&connection, state::MOVED, "INTEGER PRIMARY KEY");
     check(&connection, read::DUE, "calls_due");
