@@ -231,7 +231,8 @@ fn submitted(call: &Call) -> Draft {
         .json("arguments", call.shown_arguments())
         .plain("digest", call.digest)
         .text("policy", &call.verdict.policy);
-    if path.agents.is_empty() { draft } else { draft.list("agents", path.agents.iter()) }
+    let draft = if path.agents.is_empty() { draft } else { draft.list("agents", path.agents.iter()) };
+    if call.facts.places.is_empty() { draft } else { draft.places("places", &call.facts.places) }
 }
 
 /// Gives a new call its first state, and the event that says so.

@@ -69,6 +69,7 @@ pub mod json;
 pub mod limits;
 pub mod memory;
 pub mod permit;
+pub mod place;
 pub mod policy;
 pub mod redact;
 pub mod refusal;

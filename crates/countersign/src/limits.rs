@@ -85,6 +85,10 @@ pub const DIFF_LINES: usize = 4_000;
 pub const NOTE_BYTES: usize = 4 * 1024;
 /// Bytes of a name: session, run, thread, agent, tool, server, key, label.
 pub const NAME_BYTES: usize = 256;
+/// Places one call's arguments may point to.
+pub const PLACES: usize = 16;
+/// Bytes of one such place.
+pub const PLACE_BYTES: usize = 4 * 1024;
 /// Agents inside one another.
 pub const AGENT_DEPTH: usize = 16;
 /// Bytes of a payload handed between tool and approver, and of a response given instead of running.

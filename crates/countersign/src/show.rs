@@ -12,6 +12,7 @@ use crate::call::Call;
 use crate::hold::{Answer, Hold};
 use crate::json::Json;
 use crate::limits;
+use crate::place::Place;
 use crate::time::Time;
 use crate::verdict::Risk;
 
@@ -88,6 +89,7 @@ impl View {
     pub fn of(call: &Call, hold: &Hold, now: Time) -> View {
         let mut facts = Facts { lines: Vec::new(), warnings: Vec::new() };
         facts.identity(call, hold);
+        facts.places(call);
         facts.question(hold, now);
         facts.add("digest", hold.digest.to_string());
         let mut arguments = Painter::new(LineKind::Argument);
@@ -161,6 +163,17 @@ impl Facts {
             if let Some(text) = text {
                 self.name(label, text);
             }
+        }
+    }
+
+    /// Where the tool says that its arguments lead, since a link makes that another path than the one written.
+    fn places(&mut self, call: &Call) {
+        for (field, place) in call.facts.places.iter() {
+            let what = match place {
+                Place::File(_) => "leads to",
+                Place::Folder(_) => "leads to the folder",
+            };
+            self.name(&format!("{} {what}", name(field)), place.path());
         }
     }
 

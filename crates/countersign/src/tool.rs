@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,7 @@ use crate::call::{Call, Declared, Repeat, ToolId};
 use crate::digest::DefinitionDigest;
 use crate::json::{IngestError, Json};
 use crate::permit::Running;
+use crate::place::Places;
 use crate::refusal::Refusal;
 use crate::schema::{Schema, SchemaError};
 
@@ -143,6 +145,16 @@ pub trait Tool: Send + Sync {
         Ok(Declared::Nothing)
     }
 
+    /// Says where in the file system these arguments point: every link followed, and what is not there yet resolved by
+    /// the nearest folder that is. Read anew at each call, before it is frozen; never sees invalid arguments.
+    ///
+    /// People are shown it, folder grants look at nothing else, and the tool finds it again in its [`Running`]: acting
+    /// on that place, and not on a second reading of the argument, keeps a link from leading elsewhere meanwhile. An
+    /// argument that cannot be resolved is left out; an error means none.
+    async fn places(&self, _arguments: &Json) -> Result<Places, String> {
+        Ok(Places::default())
+    }
+
     /// Does it. There is no other way in than a [`Running`], and only a consumed permit becomes one.
     async fn run(&self, running: Running) -> Result<Json, ToolError>;
 
@@ -157,6 +169,14 @@ pub(crate) fn declared(tool: &dyn Tool, arguments: &Json) -> Declared {
     match catch_unwind(AssertUnwindSafe(|| tool.declares(arguments))) {
         Ok(Ok(declared)) => declared,
         Ok(Err(_)) | Err(_) => Declared::AskForThese,
+    }
+}
+
+/// Asks a tool where the arguments point, so that an error or a panic means nowhere.
+pub(crate) async fn places(tool: &dyn Tool, arguments: &Json) -> Places {
+    match AssertUnwindSafe(async { tool.places(arguments).await }).catch_unwind().await {
+        Ok(Ok(places)) => places,
+        Ok(Err(_)) | Err(_) => Places::default(),
     }
 }
 
@@ -211,6 +231,10 @@ impl Tool for Declaring {
         Ok(self.inner.declares(arguments)?.max(self.declared))
     }
 
+    async fn places(&self, arguments: &Json) -> Result<Places, String> {
+        self.inner.places(arguments).await
+    }
+
     async fn run(&self, running: Running) -> Result<Json, ToolError> {
         self.inner.run(running).await
     }
@@ -222,12 +246,14 @@ impl Tool for Declaring {
 
 type Body = Box<dyn Fn(Running) -> BoxFuture<'static, Result<Json, ToolError>> + Send + Sync>;
 type Predicate = Box<dyn Fn(&Json) -> Result<bool, String> + Send + Sync>;
+type Resolve = Box<dyn Fn(&Json) -> Result<Places, String> + Send + Sync>;
 
 /// A tool made from a function.
 pub struct FnTool {
     definition: Arc<Definition>,
     declared: Declared,
     asks_when: Option<Predicate>,
+    resolve: Option<Resolve>,
     body: Body,
 }
 
@@ -241,6 +267,7 @@ where
         definition: Arc::new(definition),
         declared: Declared::Nothing,
         asks_when: None,
+        resolve: None,
         body: Box::new(move |running| Box::pin(body(running))),
     }
 }
@@ -266,6 +293,13 @@ impl FnTool {
         self.asks_when = Some(Box::new(predicate));
         self
     }
+
+    /// Says how the places its arguments point to are resolved, as [`Tool::places`] asks for.
+    #[must_use]
+    pub fn resolves(mut self, resolve: impl Fn(&Json) -> Result<Places, String> + Send + Sync + 'static) -> FnTool {
+        self.resolve = Some(Box::new(resolve));
+        self
+    }
 }
 
 #[async_trait]
@@ -278,6 +312,13 @@ impl Tool for FnTool {
         match &self.asks_when {
             Some(predicate) if predicate(arguments)? => Ok(self.declared.max(Declared::AskForThese)),
             _ => Ok(self.declared),
+        }
+    }
+
+    async fn places(&self, arguments: &Json) -> Result<Places, String> {
+        match &self.resolve {
+            Some(resolve) => resolve(arguments),
+            None => Ok(Places::default()),
         }
     }
 

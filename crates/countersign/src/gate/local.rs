@@ -19,6 +19,7 @@ use crate::hold::{Answer, Decision};
 use crate::id::{CallId, HoldId};
 use crate::json::Json;
 use crate::limits::{self, Limits};
+use crate::place::Places;
 use crate::policy::{Policy, Unattended};
 use crate::redact::Redactor;
 use crate::refusal::{Refusal, RefusalKind};
@@ -101,7 +102,7 @@ impl Local {
     pub(crate) async fn submit_undefined(self: &Arc<Self>, proposal: Proposal) -> Result<Arc<Call>, GateError> {
         proposal.check_names()?;
         let checked = match parse(&proposal, &self.limits) {
-            Ok(arguments) => Checked { proposal, arguments, declared: Declared::Nothing, raised: None, refusal: None },
+            Ok(arguments) => Checked::passed(proposal, arguments),
             Err(refusal) => Checked::refused(proposal, Json::empty(), refusal),
         };
         self.freeze(None, checked).await
@@ -140,6 +141,8 @@ impl Local {
         policy: &Arc<Policy>,
     ) -> Submission {
         let proposal = &checked.proposal;
+        let schema = definition.map(|definition| &definition.input_schema);
+        let redacted = self.redactor.arguments(&checked.arguments, schema);
         let facts = Facts {
             tool: proposal.tool.clone(),
             toolset: definition.and_then(|definition| definition.toolset.clone()),
@@ -147,10 +150,10 @@ impl Local {
             path: proposal.path.clone(),
             declared: checked.declared,
             annotations: definition.and_then(|definition| definition.annotations.clone()),
+            places: self.showable(checked, redacted.as_ref()),
             at: SystemClock.now(),
         };
         let digest = definition.map(|definition| definition.digest());
-        let schema = definition.map(|definition| &definition.input_schema);
         let raw = proposal.arguments.as_str() != facts.arguments.as_str();
         let mut call = NewCall {
             id,
@@ -158,7 +161,7 @@ impl Local {
             label: proposal.label.clone(),
             description: definition.map(|definition| Arc::clone(&definition.description)),
             definition: digest,
-            redacted: self.redactor.arguments(&facts.arguments, schema),
+            redacted,
             raw: raw.then(|| self.redactor.text(head(&proposal.arguments, self.limits.argument_bytes)).into()),
             repeat: definition.map(|definition| definition.repeat).unwrap_or_default(),
             argument_digest: argument_digest(&facts.tool, digest.as_ref(), &facts.arguments),
@@ -180,6 +183,18 @@ impl Local {
             claim: None,
             policy: Policy::clone(policy),
         }
+    }
+
+    /// The places that may be shown and written down as they are.
+    fn showable(&self, checked: &Checked, redacted: Option<&Json>) -> Places {
+        if checked.places.is_empty() {
+            return Places::default();
+        }
+        checked.places.clone().kept(|field, place| {
+            // SECURITY: a place repeats its argument, so what is masked there must not be legible here.
+            let masked = redacted.is_some_and(|redacted| redacted.field(field) != checked.arguments.field(field));
+            !masked && self.redactor.text(place.path()) == place.path()
+        })
     }
 
     fn unasked(&self, policy: &Policy) -> Option<Unasked> {
@@ -447,6 +462,7 @@ impl Local {
             path: crate::call::Path::default(),
             declared: Declared::Nothing,
             annotations: definition.annotations.clone(),
+            places: Places::default(),
             at: SystemClock.now(),
         };
         self.policy.load().admits(&facts).map_err(not_admitted)

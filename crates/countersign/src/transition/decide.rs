@@ -11,6 +11,7 @@ use crate::hold::{Answer, Decision, Hold, HoldState, WhoKind};
 use crate::id::HoldId;
 use crate::json::Json;
 use crate::limits;
+use crate::place::Places;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::time::Time;
 use crate::verdict::{Effect, Terms};
@@ -211,6 +212,8 @@ fn approve_edited(
     let mut edited = call.clone();
     edited.facts.arguments = edit.arguments.clone();
     edited.facts.declared = edit.declared;
+    // Nobody resolved where the edited arguments point.
+    edited.facts.places = Places::default();
     edited.redacted = edit.redacted.clone();
     edited.raw = None;
     edited.proposed_digest = Some(call.proposed_digest.unwrap_or(call.argument_digest));
