@@ -84,6 +84,7 @@ pub mod time;
 pub mod tool;
 pub mod transition;
 pub mod verdict;
+pub mod wrapper;
 
 pub use approver::{Approver, OpenHold as Hold, ScriptedApprover};
 pub use call::{Call, CallState, Facts, Path, ToolId};

@@ -195,14 +195,30 @@ async fn a_whole_tool_grant_is_asked_for_by_name() {
     let desk = Desk::new();
     granted(&desk, r#"{"n":1}"#, whole_tool()).await;
     assert_eq!(state(&desk, r#"{"n":2}"#).await, CallState::Allowed);
-    let desk = Desk::new();
-    let bash = recorder("bash", &desk.ran);
-    let desk = desk.with_tool(bash);
-    let call = desk.propose(Proposal::new("bash", r#"{"command":"ls"}"#).session("s1")).await;
-    let refused = grant_error(desk.ann(&call, remember(whole_tool())).await);
-    assert_eq!(refused, GrantError::Wrapper("bash".into()));
-    grant_error(desk.ann(&call, remember(by_fields(&["command"]))).await);
-    desk.ann(&call, remember(Remember::session())).await.unwrap();
+}
+
+/// B66: of a shell, interpreter, wrapper or task runner only the very same call is remembered.
+#[tokio::test(start_paused = true)]
+async fn a_runner_of_programs_gets_exact_grants_only() {
+    let folder = || Remember { covers: RememberCovers::Folder("path".into()), ..Remember::session() };
+    for name in ["bash", "python3", "sudo", "npm", "run_tests", "ShellTool"] {
+        let desk = Desk::new();
+        let desk = Desk { tool: std::sync::Arc::new(recorder(name, &desk.ran)), ..desk };
+        let propose = |text: &str| {
+            let arguments = serde_json::json!({ "text": text, "path": "/a/b/c" }).to_string();
+            desk.propose(Proposal::new(name, arguments).session("s1"))
+        };
+        let call = propose("ls").await;
+        for wish in [whole_tool(), by_fields(&["text"]), folder()] {
+            let refused = grant_error(desk.ann(&call, remember(wish)).await);
+            assert_eq!(refused, GrantError::Wrapper(name.into()));
+        }
+        desk.ann(&call, remember(Remember::session())).await.unwrap();
+        assert_eq!(propose("ls").await.state, CallState::Allowed);
+        for other in ["ls; rm -r x", "ls | sh", "ls $(id)", "A=1 ls", "ls x", "ls ", " ls"] {
+            assert_eq!(propose(other).await.state, CallState::Pending, "{name} {other}");
+        }
+    }
 }
 
 /// B63: a whole-tool grant does not cover an ask that depends on the arguments.
