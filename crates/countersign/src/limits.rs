@@ -109,6 +109,10 @@ pub const CLAIM_WITHIN: Duration = Duration::from_secs(5 * 60);
 pub const LEASE: Duration = Duration::from_secs(30);
 /// Longest life of a grant.
 pub const GRANT_LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Past calls that are looked through to show what a grant would have covered.
+pub const PREVIEW_CALLS: usize = 20 * PAGE_ROWS;
+/// Calls named as examples of what a grant covers.
+pub const PREVIEW_EXAMPLES: usize = 3;
 /// Events after which a checkpoint is due.
 pub const CHECKPOINT_EVENTS: u64 = 1_000;
 /// Time after which a checkpoint is due if anything happened.

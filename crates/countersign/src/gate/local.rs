@@ -311,7 +311,7 @@ impl Local {
     }
 
     /// Validates and judges edited arguments, as any other arguments are.
-    async fn edit(&self, hold: HoldId, arguments: &Json) -> Result<Edit, GateError> {
+    pub(crate) async fn edit(&self, hold: HoldId, arguments: &Json) -> Result<Edit, GateError> {
         let call = self.store.call_of_hold(hold).await?.ok_or(GateError::Rejected(Rejection::NotFound("hold")))?;
         let bad = |refusal: Refusal| GateError::BadEdit(refusal.reason.unwrap_or_default());
         let arguments =

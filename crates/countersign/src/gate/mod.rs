@@ -8,6 +8,7 @@ mod bounded;
 mod builder;
 mod hooks;
 mod local;
+mod preview;
 mod proposal;
 mod sweep;
 
@@ -20,12 +21,13 @@ use futures::FutureExt as _;
 pub use builder::{BuildError, GateBuilder};
 pub use hooks::{Authorized, HookAnswer, Proposed};
 pub use local::Decided;
+pub use preview::{Counted, Example, GrantPreview};
 pub use proposal::Proposal;
 
 use crate::call::{Call, CallState, Outcome};
 use crate::digest::DefinitionDigest;
 use crate::event::{Cursor, Draft, Event, EventName};
-use crate::grant::Grant;
+use crate::grant::{Grant, Remember};
 use crate::hold::{Decision, Who};
 use crate::id::{CallId, GrantId, HoldId};
 use crate::json::Json;
@@ -220,6 +222,23 @@ impl Gate {
     /// Decides a hold, from anywhere.
     pub async fn decide(&self, hold: HoldId, decision: Decision) -> Result<Decided, GateError> {
         self.local.decide(hold, decision).await
+    }
+
+    /// Shows a grant before a decision makes it: as a rule, with calls it covers and how many it would have covered.
+    ///
+    /// Rejects what the decision itself would be rejected for. Reads [`limits::PREVIEW_CALLS`] past calls at most.
+    pub async fn preview_grant(&self, hold: HoldId, remember: &Remember) -> Result<GrantPreview, GateError> {
+        self.local.preview_grant(hold, None, remember).await
+    }
+
+    /// Shows a grant as [`Gate::preview_grant`] does, for a decision that also edits the arguments.
+    pub async fn preview_edited_grant(
+        &self,
+        hold: HoldId,
+        arguments: &Json,
+        remember: &Remember,
+    ) -> Result<GrantPreview, GateError> {
+        self.local.preview_grant(hold, Some(arguments), remember).await
     }
 
     /// Withdraws a call that does not run yet. Withdrawing it again is no error.
