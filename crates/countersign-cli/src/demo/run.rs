@@ -186,7 +186,7 @@ async fn ask(gate: &Gate, open: &Hold, notice: Option<String>, signals: &mut Sig
     let now = gate.store().now().await?;
     let offers = offer::offers(gate, open).await?;
     let question = Question {
-        view: View::of(&open.call, open, now),
+        view: View::of(&open.call, open, now).under(&open.call, &gate.policy()),
         arguments: open.call.shown_arguments().clone(),
         choices: prompt::choices(open, &offers),
         offers,

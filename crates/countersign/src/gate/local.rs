@@ -15,7 +15,7 @@ use crate::event::{Draft, EventName};
 use crate::gate::hooks::{Checked, parse, valid};
 use crate::gate::{GateError, Proposal};
 use crate::grant::{Grant, Scope};
-use crate::hold::{Answer, Decision};
+use crate::hold::{Answer, Decision, Who};
 use crate::id::{CallId, HoldId};
 use crate::json::Json;
 use crate::limits::{self, Limits};
@@ -440,7 +440,7 @@ impl Local {
         let mut filter = CallFilter { holding: true, limit: Some(limits::PAGE_ROWS), ..CallFilter::default() };
         loop {
             let calls = self.store.calls(filter.clone()).await?;
-            let Some(last) = calls.last() else { return Ok(superseded) };
+            let Some(last) = calls.last() else { break };
             filter.after = Some(last.id);
             for call in calls.iter().filter(|call| call.definition.as_ref() == Some(old)) {
                 match self.store.run(Op::Cancel { call: call.id, refusal: refusal.clone() }).await {
@@ -450,6 +450,17 @@ impl Local {
                 }
             }
         }
+        self.void_grants(old).await?;
+        Ok(superseded)
+    }
+
+    /// SECURITY: a grant covers no other definition; revoked, it does not come back when the old one is put back either.
+    async fn void_grants(&self, old: &DefinitionDigest) -> Result<(), GateError> {
+        let made_for_it = |grant: &Grant| grant.definition.as_ref() == Some(old) && grant.revoked.is_none();
+        for grant in self.store.grants().await?.into_iter().filter(made_for_it) {
+            self.store.run(Op::Revoke { grant: grant.id, by: Who::program("program:gate") }).await?;
+        }
+        Ok(())
     }
 
     pub(crate) fn admit(&self, definition: &Definition) -> Result<(), GateError> {

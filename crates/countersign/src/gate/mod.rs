@@ -275,7 +275,9 @@ impl Gate {
         self.local.admit(&tool.definition())
     }
 
-    /// A tool's definition changed: calls that wait for the old one are withdrawn, and its grants cover nothing.
+    /// A tool's definition changed: calls that wait for the old one are withdrawn, and its grants are revoked.
+    ///
+    /// Returns how many calls were withdrawn.
     pub async fn supersede(&self, old: &DefinitionDigest) -> Result<usize, GateError> {
         self.local.supersede(old).await
     }

@@ -9,5 +9,6 @@ mod grants;
 mod identity;
 mod in_run;
 mod order;
+mod policies;
 mod repeat;
 mod time;
