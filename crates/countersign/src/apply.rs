@@ -8,7 +8,7 @@ use crate::grant::Grant;
 use crate::id::CallId;
 use crate::limits;
 use crate::refusal::{Refusal, RefusalKind};
-use crate::store::{Applied, Claimant, Failure, Halted, NewCall, Op, State, StoreError, Submission};
+use crate::store::{Applied, Claimant, Failure, Halted, MovedHeads, NewCall, Op, State, StoreError, Submission};
 use crate::transition::{self, Claiming, Rejection, Step, Unasked, about, grant_made, open_hold};
 use crate::verdict::{Because, Effect, Verdict};
 
@@ -367,9 +367,14 @@ fn checkpoint(state: &mut dyn State, signer: &crate::signer::Signer) -> Result<A
     if moved.heads.is_empty() {
         return Ok(Applied { replayed: true, ..Applied::default() });
     }
-    let draft = signer.checkpoint(&moved);
-    state.put_checkpoint(&moved.heads)?;
-    state.append(&Chain::system(), draft)?;
+    let mut previous = moved.previous;
+    for heads in signer.pages(moved.heads) {
+        let page = MovedHeads { heads, previous };
+        let draft = signer.checkpoint(&page).map_err(|error| StoreError::Failed(error.to_string()))?;
+        state.put_checkpoint(&page.heads)?;
+        state.append(&Chain::system(), draft)?;
+        previous = state.moved_heads()?.previous;
+    }
     Ok(Applied::default())
 }
 

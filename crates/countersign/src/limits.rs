@@ -115,6 +115,8 @@ pub const PREVIEW_CALLS: usize = 20 * PAGE_ROWS;
 pub const PREVIEW_EXAMPLES: usize = 3;
 /// Events after which a checkpoint is due.
 pub const CHECKPOINT_EVENTS: u64 = 1_000;
+/// Chain heads that one checkpoint signs; more are signed by several. The longest names fit one event.
+pub const CHECKPOINT_HEADS: usize = 4_000;
 /// Time after which a checkpoint is due if anything happened.
 pub const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
 /// Nesting of a policy or configuration file.

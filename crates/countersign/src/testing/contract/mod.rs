@@ -88,6 +88,7 @@ macro_rules! contract_tests {
             a_tail_resumes_without_gap_or_double
             events_are_found_by_chain_session_and_call
             a_checkpoint_signs_what_moved
+            many_heads_are_signed_by_several_checkpoints
             the_policy_is_kept_and_announced
             a_record_is_written_only_as_expected
             an_expired_record_is_gone
