@@ -32,6 +32,7 @@ fn facts() -> Facts {
         path: Path::session("s1"),
         declared: Declared::Nothing,
         annotations: None,
+        places: Default::default(),
         at: Time(0),
     }
 }

@@ -169,6 +169,7 @@ pub(crate) struct Grant<'a> {
 enum Coverage<'a> {
     Exact(&'a ArgumentDigest),
     Fields(&'a BTreeMap<String, Json>),
+    Folder { field: &'a str, folder: String },
     Tool,
 }
 
@@ -192,6 +193,10 @@ impl<'a> Grant<'a> {
             covers: match &grant.covers {
                 Covers::Exact(digest) => Coverage::Exact(digest),
                 Covers::Fields(fields) => Coverage::Fields(fields),
+                Covers::Folder { field, made_for } => {
+                    let folder = made_for.folder().map(|folder| folder.display().to_string()).unwrap_or_default();
+                    Coverage::Folder { field, folder }
+                }
                 Covers::Tool => Coverage::Tool,
             },
             made_by: &grant.made_by.id,

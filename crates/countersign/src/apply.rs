@@ -8,7 +8,7 @@ use crate::grant::Grant;
 use crate::id::CallId;
 use crate::limits;
 use crate::refusal::{Refusal, RefusalKind};
-use crate::store::{Applied, Claimant, Failure, Halted, NewCall, Op, State, StoreError, Submission};
+use crate::store::{Applied, Claimant, Failure, Halted, MovedHeads, NewCall, Op, State, StoreError, Submission};
 use crate::transition::{self, Claiming, Rejection, Step, Unasked, about, grant_made, open_hold};
 use crate::verdict::{Because, Effect, Verdict};
 
@@ -236,7 +236,8 @@ fn submitted(call: &Call) -> Draft {
         .json("arguments", call.shown_arguments())
         .plain("digest", call.digest)
         .text("policy", &call.verdict.policy);
-    if path.agents.is_empty() { draft } else { draft.list("agents", path.agents.iter()) }
+    let draft = if path.agents.is_empty() { draft } else { draft.list("agents", path.agents.iter()) };
+    if call.facts.places.is_empty() { draft } else { draft.places("places", &call.facts.places) }
 }
 
 /// Gives a new call its first state, and the event that says so.
@@ -371,9 +372,14 @@ fn checkpoint(state: &mut dyn State, signer: &crate::signer::Signer) -> Result<A
     if moved.heads.is_empty() {
         return Ok(Applied { replayed: true, ..Applied::default() });
     }
-    let draft = signer.checkpoint(&moved);
-    state.put_checkpoint(&moved.heads)?;
-    state.append(&Chain::system(), draft)?;
+    let mut previous = moved.previous;
+    for heads in signer.pages(moved.heads) {
+        let page = MovedHeads { heads, previous };
+        let draft = signer.checkpoint(&page).map_err(|error| StoreError::Failed(error.to_string()))?;
+        state.put_checkpoint(&page.heads)?;
+        state.append(&Chain::system(), draft)?;
+        previous = state.moved_heads()?.previous;
+    }
     Ok(Applied::default())
 }
 

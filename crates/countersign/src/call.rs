@@ -10,6 +10,7 @@ use crate::digest::{ArgumentDigest, Bound, CallDigest, DefinitionDigest, Nonce};
 use crate::hold::{Decision, Hold};
 use crate::id::{CallId, GrantId};
 use crate::json::Json;
+use crate::place::Places;
 use crate::refusal::Refusal;
 use crate::time::Time;
 use crate::verdict::Verdict;
@@ -184,6 +185,9 @@ pub struct Facts {
     /// What the tool's server claims about it. Claims only raise.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::json::present")]
     pub annotations: Option<Json>,
+    /// Where in the file system the arguments point, as the tool resolved them. Folder grants look here.
+    #[serde(default, skip_serializing_if = "Places::is_empty")]
+    pub places: Places,
     /// When it was proposed: `now` in conditions.
     pub at: Time,
 }
@@ -481,6 +485,7 @@ impl Call {
             call: self.id,
             hold: hold.map(|hold| hold.id),
             path: &self.facts.path,
+            places: &self.facts.places,
             policy: &self.verdict.policy,
             expires_at: hold.and_then(|hold| hold.expires_at),
             payload: hold.and_then(|hold| hold.payload.as_ref()),

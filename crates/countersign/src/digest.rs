@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use crate::call::{Path, ToolId};
 use crate::id::{CallId, HoldId};
 use crate::json::{Json, write_string};
+use crate::place::Places;
 use crate::time::Time;
 
 /// Why a text is not a digest.
@@ -152,6 +153,8 @@ pub struct Bound<'a> {
     pub hold: Option<HoldId>,
     /// Whose call it is, and where it stands.
     pub path: &'a Path,
+    /// Where its arguments point.
+    pub places: &'a Places,
     /// Which policy judged it.
     pub policy: &'a str,
     /// When the hold expires.
@@ -197,6 +200,10 @@ impl Bound<'_> {
         if let Some(payload) = self.payload {
             text.push_str(",\"payload\":");
             text.push_str(payload.as_str());
+        }
+        if !self.places.is_empty() {
+            text.push_str(",\"places\":");
+            self.places.write(&mut text);
         }
         text.push_str(",\"policy\":");
         write_string(&mut text, self.policy);

@@ -14,6 +14,7 @@ use crate::call::Chain;
 use crate::digest::{EventHash, hex};
 use crate::id::{CallId, HoldId};
 use crate::json::{Json, write_string};
+use crate::place::Places;
 use crate::time::Time;
 
 macro_rules! event_names {
@@ -241,6 +242,14 @@ impl Draft {
     pub fn json(mut self, key: &str, json: &Json) -> Draft {
         self.key(key);
         self.members.push_str(json.as_str());
+        self
+    }
+
+    /// Adds where a call's arguments point.
+    #[must_use]
+    pub fn places(mut self, key: &str, places: &Places) -> Draft {
+        self.key(key);
+        places.write(&mut self.members);
         self
     }
 

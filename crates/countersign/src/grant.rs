@@ -11,8 +11,10 @@ use crate::digest::{ArgumentDigest, DefinitionDigest};
 use crate::hold::Who;
 use crate::id::{GrantId, HoldId};
 use crate::json::Json;
+use crate::place::Place;
 use crate::time::Time;
 use crate::verdict::{Effect, Memory, Risk, Verdict};
+use crate::wrapper::runs_programs;
 
 /// Where a grant holds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -35,8 +37,25 @@ pub enum Covers {
     Exact(ArgumentDigest),
     /// Calls equal in these fields, whatever the others say.
     Fields(BTreeMap<String, Json>),
+    /// Calls one of whose arguments points to the same place, or below its folder.
+    Folder {
+        /// The argument.
+        field: String,
+        /// Where it pointed in the call that was approved.
+        made_for: Place,
+    },
     /// Every call of the tool whose asking does not depend on its arguments.
     Tool,
+}
+
+impl Covers {
+    /// The argument digest it is found by; none where it is found by its tool.
+    pub fn exact(&self) -> Option<&ArgumentDigest> {
+        match self {
+            Covers::Exact(digest) => Some(digest),
+            Covers::Fields(_) | Covers::Folder { .. } | Covers::Tool => None,
+        }
+    }
 }
 
 /// The scope a decision asks for.
@@ -60,6 +79,8 @@ pub enum RememberCovers {
     Tool,
     /// Equal in these fields.
     Fields(Vec<String>),
+    /// In the folder that this field points to: where the tool says that the path leads, links followed.
+    Folder(String),
 }
 
 /// What a decision asks to be remembered.
@@ -171,6 +192,7 @@ impl Grant {
                 !fields.is_empty()
                     && fields.iter().all(|(name, value)| facts.arguments.field(name).as_ref() == Some(value))
             }
+            Covers::Folder { field, made_for } => facts.places.get(field).is_some_and(|place| made_for.covers(place)),
             Covers::Tool => !terms.depends_on_arguments,
         }
     }
@@ -184,6 +206,10 @@ impl Grant {
                 let list: Vec<&str> = fields.keys().map(String::as_str).collect();
                 format!("whenever the same in {}", list.join(", "))
             }
+            Covers::Folder { field, made_for } => match made_for.folder() {
+                Some(folder) => format!("whenever {field} leads into {}", folder.display()),
+                None => format!("never: {field} leads into no folder"),
+            },
             Covers::Tool => "with any arguments".to_owned(),
         };
         let scope = match &self.scope {
@@ -211,8 +237,8 @@ pub enum GrantError {
     /// The rule asks because of the arguments.
     #[error("the rule asks because of the arguments, so no grant can cover the whole tool")]
     DependsOnArguments,
-    /// Shells, interpreters and wrappers run anything.
-    #[error("`{0}` runs other programs, so no grant can cover the whole tool")]
+    /// Shells, interpreters, wrappers and task runners run anything.
+    #[error("`{0}` runs other programs, so no grant but an exact one can be made")]
     Wrapper(Arc<str>),
     /// The call has no session to remember in.
     #[error("the call has no session, so nothing can be remembered for one")]
@@ -220,6 +246,9 @@ pub enum GrantError {
     /// A named field is not in the arguments, or is blank or padded.
     #[error("the arguments have no field `{0}` to remember the call by")]
     NoField(String),
+    /// The tool did not say where a field points, or it points into the root.
+    #[error("the tool does not say in which folder `{0}` lies, or it lies in none but the root")]
+    NoFolder(String),
     /// No field named.
     #[error("name at least one field")]
     NoFields,
@@ -229,53 +258,6 @@ pub enum GrantError {
     /// More than one approval is needed each time.
     #[error("a call that needs more than one approval is never remembered")]
     Quorum,
-}
-
-/// Names of tools that run other programs: no grant covers all of what they may do.
-const WRAPPERS: [&str; 37] = [
-    "bash",
-    "sh",
-    "zsh",
-    "fish",
-    "dash",
-    "ksh",
-    "shell",
-    "terminal",
-    "exec",
-    "execute",
-    "run",
-    "run_command",
-    "execute_command",
-    "run_shell",
-    "run_shell_command",
-    "command",
-    "cmd",
-    "powershell",
-    "pwsh",
-    "python",
-    "python3",
-    "node",
-    "deno",
-    "bun",
-    "ruby",
-    "perl",
-    "php",
-    "eval",
-    "npm",
-    "npx",
-    "make",
-    "just",
-    "task",
-    "env",
-    "xargs",
-    "sudo",
-    "ssh",
-];
-
-/// Whether a tool's name says that it runs other programs.
-pub fn is_wrapper(tool: &str) -> bool {
-    let folded = tool.to_ascii_lowercase();
-    WRAPPERS.contains(&folded.as_str())
 }
 
 impl Grant {
@@ -332,23 +314,28 @@ fn is_blank(value: &Json) -> bool {
 }
 
 fn covers_asked_for(covers: &RememberCovers, call: &Call) -> Result<Covers, GrantError> {
+    let facts = &call.facts;
+    // SECURITY: what such a tool does is in the text it is given; only the very same text is known.
+    if *covers != RememberCovers::Exact && runs_programs(&facts.tool, &facts.arguments) {
+        return Err(GrantError::Wrapper(Arc::clone(&facts.tool.name)));
+    }
     match covers {
         RememberCovers::Exact => Ok(Covers::Exact(call.argument_digest)),
         RememberCovers::Tool if call.verdict.terms.depends_on_arguments => Err(GrantError::DependsOnArguments),
-        RememberCovers::Tool if is_wrapper(&call.facts.tool.name) => {
-            Err(GrantError::Wrapper(Arc::clone(&call.facts.tool.name)))
-        }
         RememberCovers::Tool => Ok(Covers::Tool),
         RememberCovers::Fields(names) if names.is_empty() => Err(GrantError::NoFields),
-        RememberCovers::Fields(_) if is_wrapper(&call.facts.tool.name) => {
-            Err(GrantError::Wrapper(Arc::clone(&call.facts.tool.name)))
-        }
         RememberCovers::Fields(names) => {
-            let field = |name: &String| match call.facts.arguments.field(name) {
+            let field = |name: &String| match facts.arguments.field(name) {
                 Some(value) if !is_blank(&value) => Ok((name.clone(), value)),
                 _ => Err(GrantError::NoField(name.clone())),
             };
             names.iter().map(field).collect::<Result<_, _>>().map(Covers::Fields)
         }
+        RememberCovers::Folder(field) => match facts.places.get(field) {
+            Some(place) if place.folder().is_some() => {
+                Ok(Covers::Folder { field: field.clone(), made_for: place.clone() })
+            }
+            _ => Err(GrantError::NoFolder(field.clone())),
+        },
     }
 }

@@ -69,6 +69,7 @@ pub mod json;
 pub mod limits;
 pub mod memory;
 pub mod permit;
+pub mod place;
 pub mod policy;
 pub mod redact;
 pub mod refusal;
@@ -83,6 +84,7 @@ pub mod time;
 pub mod tool;
 pub mod transition;
 pub mod verdict;
+pub mod wrapper;
 
 pub use approver::{Approver, OpenHold as Hold, ScriptedApprover};
 pub use call::{Call, CallState, Facts, Path, ToolId};

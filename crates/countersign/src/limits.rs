@@ -87,6 +87,10 @@ pub const DIFF_LINES: usize = 4_000;
 pub const NOTE_BYTES: usize = 4 * 1024;
 /// Bytes of a name: session, run, thread, agent, tool, server, key, label.
 pub const NAME_BYTES: usize = 256;
+/// Places one call's arguments may point to.
+pub const PLACES: usize = 16;
+/// Bytes of one such place.
+pub const PLACE_BYTES: usize = 4 * 1024;
 /// Agents inside one another.
 pub const AGENT_DEPTH: usize = 16;
 /// Bytes of a payload handed between tool and approver, and of a response given instead of running.
@@ -107,8 +111,14 @@ pub const CLAIM_WITHIN: Duration = Duration::from_secs(5 * 60);
 pub const LEASE: Duration = Duration::from_secs(30);
 /// Longest life of a grant.
 pub const GRANT_LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Past calls that are looked through to show what a grant would have covered.
+pub const PREVIEW_CALLS: usize = 20 * PAGE_ROWS;
+/// Calls named as examples of what a grant covers.
+pub const PREVIEW_EXAMPLES: usize = 3;
 /// Events after which a checkpoint is due.
 pub const CHECKPOINT_EVENTS: u64 = 1_000;
+/// Chain heads that one checkpoint signs; more are signed by several. The longest names fit one event.
+pub const CHECKPOINT_HEADS: usize = 4_000;
 /// Time after which a checkpoint is due if anything happened.
 pub const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
 /// Nesting of a policy or configuration file.

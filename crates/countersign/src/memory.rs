@@ -12,7 +12,7 @@ use crate::bell::Bell;
 use crate::call::{Call, CallState, Chain, Path, ToolId};
 use crate::digest::{ArgumentDigest, EventHash};
 use crate::event::{Cursor, Draft, Event, EventName, Head};
-use crate::grant::{Covers, Grant, Scope};
+use crate::grant::{Grant, Scope};
 use crate::id::{CallId, GrantId, HoldId};
 use crate::limits;
 use crate::refusal::{Refusal, RefusalKind};
@@ -197,17 +197,15 @@ impl State for Tables {
         }
         self.grants.insert(grant.id, grant.clone());
         if earlier.is_none() {
-            match &grant.covers {
-                Covers::Exact(digest) => self.exact_grants.entry(*digest).or_default().push(grant.id),
-                Covers::Fields(_) | Covers::Tool => {
-                    self.wide_grants.entry(grant.tool.clone()).or_default().push(grant.id);
-                }
+            match grant.covers.exact() {
+                Some(digest) => self.exact_grants.entry(*digest).or_default().push(grant.id),
+                None => self.wide_grants.entry(grant.tool.clone()).or_default().push(grant.id),
             }
         }
         if grant.revoked.is_some() {
-            let listed = match &grant.covers {
-                Covers::Exact(digest) => self.exact_grants.get_mut(digest),
-                Covers::Fields(_) | Covers::Tool => self.wide_grants.get_mut(&grant.tool),
+            let listed = match grant.covers.exact() {
+                Some(digest) => self.exact_grants.get_mut(digest),
+                None => self.wide_grants.get_mut(&grant.tool),
             };
             if let Some(listed) = listed {
                 listed.retain(|id| *id != grant.id);

@@ -10,6 +10,7 @@ use crate::gate::{Gate, GateError};
 use crate::hold::{Answer, Decision, HoldState};
 use crate::id::CallId;
 use crate::json::{Bounds, Json};
+use crate::place::Place;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::transition::Rejection;
 
@@ -103,6 +104,13 @@ impl Running {
     /// The arguments as a type.
     pub fn input<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         self.arguments().read()
+    }
+
+    /// Where an argument points, as it was resolved and shown before anybody approved; see [`Tool::places`].
+    ///
+    /// [`Tool::places`]: crate::tool::Tool::places
+    pub fn place(&self, field: &str) -> Option<&Place> {
+        self.call.facts.places.get(field)
     }
 
     /// The call.

@@ -12,8 +12,10 @@ use crate::call::Call;
 use crate::hold::{Answer, Hold};
 use crate::json::Json;
 use crate::limits;
+use crate::place::Place;
+use crate::policy::Policy;
 use crate::time::Time;
-use crate::verdict::Risk;
+use crate::verdict::{Effect, Risk};
 
 mod escape;
 mod paint;
@@ -88,6 +90,7 @@ impl View {
     pub fn of(call: &Call, hold: &Hold, now: Time) -> View {
         let mut facts = Facts { lines: Vec::new(), warnings: Vec::new() };
         facts.identity(call, hold);
+        facts.places(call);
         facts.question(hold, now);
         facts.add("digest", hold.digest.to_string());
         let mut arguments = Painter::new(LineKind::Argument);
@@ -100,6 +103,28 @@ impl View {
         lines.extend(arguments.lines);
         lines.extend(notes);
         View { title: title(call, hold), lines, warnings }
+    }
+}
+
+impl View {
+    /// Says, where another policy is in force than the one that asked, what it makes of the call: at claim it counts.
+    #[must_use]
+    pub fn under(mut self, call: &Call, policy: &Policy) -> View {
+        if call.verdict.policy == *policy.version() {
+            return self;
+        }
+        let verdict = policy.judge(&call.facts);
+        let rules: Vec<String> = verdict.rules().iter().map(|rule| name(rule)).collect();
+        let now = match verdict.effect {
+            Effect::Allow => "it would be allowed",
+            Effect::Ask => "it is still asked about",
+            Effect::Deny => "it is denied, and will not run even if approved",
+        };
+        let text = format!("changed since this was asked; now {now}, by {}", rules.join(", "));
+        let line = Line { kind: LineKind::Fact, indent: 0, label: "policy".to_owned(), text };
+        let facts = self.lines.iter().take_while(|line| line.kind == LineKind::Fact).count();
+        self.lines.insert(facts, line);
+        self
     }
 }
 
@@ -161,6 +186,17 @@ impl Facts {
             if let Some(text) = text {
                 self.name(label, text);
             }
+        }
+    }
+
+    /// Where the tool says that its arguments lead, since a link makes that another path than the one written.
+    fn places(&mut self, call: &Call) {
+        for (field, place) in call.facts.places.iter() {
+            let what = match place {
+                Place::File(_) => "leads to",
+                Place::Folder(_) => "leads to the folder",
+            };
+            self.name(&format!("{} {what}", name(field)), place.path());
         }
     }
 

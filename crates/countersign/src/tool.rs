@@ -15,6 +15,7 @@ use crate::digest::DefinitionDigest;
 use crate::json::{Bounds, IngestError, Json};
 use crate::limits;
 use crate::permit::Running;
+use crate::place::Places;
 use crate::refusal::Refusal;
 use crate::schema::{Schema, SchemaError};
 
@@ -157,6 +158,16 @@ pub trait Tool: Send + Sync {
         None
     }
 
+    /// Says where in the file system these arguments point: every link followed, and what is not there yet resolved by
+    /// the nearest folder that is. Read anew at each call, before it is frozen; never sees invalid arguments.
+    ///
+    /// People are shown it, folder grants look at nothing else, and the tool finds it again in its [`Running`]: acting
+    /// on that place, and not on a second reading of the argument, keeps a link from leading elsewhere meanwhile. An
+    /// argument that cannot be resolved is left out; an error means none.
+    async fn places(&self, _arguments: &Json) -> Result<Places, String> {
+        Ok(Places::default())
+    }
+
     /// Does it. There is no other way in than a [`Running`], and only a consumed permit becomes one.
     async fn run(&self, running: Running) -> Result<Json, ToolError>;
 
@@ -183,6 +194,14 @@ pub(crate) async fn preview(tool: &dyn Tool, arguments: &Json) -> Result<Option<
     let preview = tokio::time::timeout(limits::PREVIEW_WITHIN, preview).await;
     let preview = preview.map_err(|_| NoPreview)?.map_err(|_| NoPreview)?;
     preview.map(|json| Json::ingest(json.as_str(), Bounds::PAYLOAD).map_err(|_| NoPreview)).transpose()
+}
+
+/// Asks a tool where the arguments point, so that an error or a panic means nowhere.
+pub(crate) async fn places(tool: &dyn Tool, arguments: &Json) -> Places {
+    match AssertUnwindSafe(async { tool.places(arguments).await }).catch_unwind().await {
+        Ok(Ok(places)) => places,
+        Ok(Err(_)) | Err(_) => Places::default(),
+    }
 }
 
 /// Several tools under one name.
@@ -259,6 +278,10 @@ impl Tool for Declaring {
         self.inner.preview(arguments).await
     }
 
+    async fn places(&self, arguments: &Json) -> Result<Places, String> {
+        self.inner.places(arguments).await
+    }
+
     async fn run(&self, running: Running) -> Result<Json, ToolError> {
         self.inner.run(running).await
     }
@@ -270,12 +293,14 @@ impl Tool for Declaring {
 
 type Body = Box<dyn Fn(Running) -> BoxFuture<'static, Result<Json, ToolError>> + Send + Sync>;
 type Predicate = Box<dyn Fn(&Json) -> Result<bool, String> + Send + Sync>;
+type Resolve = Box<dyn Fn(&Json) -> Result<Places, String> + Send + Sync>;
 
 /// A tool made from a function.
 pub struct FnTool {
     definition: Arc<Definition>,
     declared: Declared,
     asks_when: Option<Predicate>,
+    resolve: Option<Resolve>,
     body: Body,
 }
 
@@ -289,6 +314,7 @@ where
         definition: Arc::new(definition),
         declared: Declared::Nothing,
         asks_when: None,
+        resolve: None,
         body: Box::new(move |running| Box::pin(body(running))),
     }
 }
@@ -314,6 +340,13 @@ impl FnTool {
         self.asks_when = Some(Box::new(predicate));
         self
     }
+
+    /// Says how the places its arguments point to are resolved, as [`Tool::places`] asks for.
+    #[must_use]
+    pub fn resolves(mut self, resolve: impl Fn(&Json) -> Result<Places, String> + Send + Sync + 'static) -> FnTool {
+        self.resolve = Some(Box::new(resolve));
+        self
+    }
 }
 
 #[async_trait]
@@ -326,6 +359,13 @@ impl Tool for FnTool {
         match &self.asks_when {
             Some(predicate) if predicate(arguments)? => Ok(self.declared.max(Declared::AskForThese)),
             _ => Ok(self.declared),
+        }
+    }
+
+    async fn places(&self, arguments: &Json) -> Result<Places, String> {
+        match &self.resolve {
+            Some(resolve) => resolve(arguments),
+            None => Ok(Places::default()),
         }
     }
 

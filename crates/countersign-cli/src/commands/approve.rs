@@ -42,9 +42,10 @@ pub(crate) struct Args {
     /// Allow the same call from now on: in this session, or in all
     #[arg(long, value_name = "SCOPE")]
     remember: Option<ScopeArg>,
-    /// What to remember: exactly these arguments, or every call of the tool
-    #[arg(long, value_name = "WHAT", requires = "remember", default_value = "exact")]
-    covers: CoversArg,
+    /// What to remember: `exact` arguments, `folder:FIELD` (wherever that argument leads into the same folder), or
+    /// every call of the `tool`
+    #[arg(long, value_name = "WHAT", requires = "remember", default_value = "exact", value_parser = covers)]
+    covers: RememberCovers,
     #[command(flatten)]
     place: Place,
 }
@@ -65,12 +66,13 @@ enum ScopeArg {
 }
 
 /// What a grant covers.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum CoversArg {
-    /// Exactly these arguments
-    Exact,
-    /// Every call of the tool
-    Tool,
+fn covers(text: &str) -> Result<RememberCovers, String> {
+    match text.split_once(':') {
+        None if text == "exact" => Ok(RememberCovers::Exact),
+        None if text == "tool" => Ok(RememberCovers::Tool),
+        Some(("folder", field)) if !field.is_empty() => Ok(RememberCovers::Folder(field.to_owned())),
+        _ => Err("it is `exact`, `folder:FIELD` or `tool`".to_owned()),
+    }
 }
 
 /// Approves.
@@ -82,13 +84,9 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     let wanted = wanted(&args)?;
     let desk = Desk::open(&args.place, Care::Full).await?;
     let open = find(&desk, args.id).await?;
-    let remember = match &wanted {
-        Answer::Approve { remember, .. } => remember.clone(),
-        Answer::Deny { .. } | Answer::Respond { .. } => None,
-    };
     let mut rule = Vec::new();
-    if let Some(remember) = &remember {
-        let preview = offer::preview(desk.store(), &open, remember, &person()).await?;
+    if let Answer::Approve { arguments, remember: Some(remember), .. } = &wanted {
+        let preview = offer::preview(&desk.gate, &open, arguments.as_ref(), remember).await?;
         rule = preview.map_err(|error| Fault::refused(format!("nothing can be remembered: {error}")))?;
     }
     let (answer, digest) = match args.digest {
@@ -121,10 +119,7 @@ fn wanted(args: &Args) -> Result<Answer, Fault> {
             ScopeArg::Session => RememberScope::Session,
             ScopeArg::Global => RememberScope::Global,
         },
-        covers: match args.covers {
-            CoversArg::Exact => RememberCovers::Exact,
-            CoversArg::Tool => RememberCovers::Tool,
-        },
+        covers: args.covers.clone(),
         ..Remember::session()
     });
     Ok(Answer::Approve {
@@ -138,9 +133,9 @@ fn wanted(args: &Args) -> Result<Answer, Fault> {
 async fn ask(desk: &Desk, open: &Hold, wanted: Answer, rule: Vec<String>) -> Result<Option<Answer>, Fault> {
     let now = desk.store().now().await?;
     let plain = wanted == Answer::approve();
-    let mut view = View::of(&open.call, open, now);
+    let mut view = View::of(&open.call, open, now).under(&open.call, &desk.gate.policy());
     add_wishes(&mut view, &wanted, &rule);
-    let offers = if plain { offer::offers(desk.store(), open, &person()).await? } else { Vec::new() };
+    let offers = if plain { offer::offers(&desk.gate, open).await? } else { Vec::new() };
     let mut choices = vec![Choice::Leave, Choice::Approve];
     if plain {
         choices.extend(prompt::choices(open, &offers).into_iter().filter(|choice| *choice != Choice::Approve));

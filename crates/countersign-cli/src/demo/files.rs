@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use countersign::call::Repeat;
+use countersign::place::{Place, Places};
 use countersign::tool::{FnTool, tool};
 use countersign::{Definition, Json, Running, ToolError};
 use serde::Deserialize;
@@ -74,8 +75,14 @@ pub(crate) fn tools(folder: &Path) -> Result<Vec<Arc<FnTool>>, Fault> {
 type Body = fn(Arc<Path>, Running) -> futures::future::BoxFuture<'static, Result<Json, ToolError>>;
 
 fn make(folder: &Arc<Path>, definition: Definition, body: Body) -> Arc<FnTool> {
-    let folder = Arc::clone(folder);
-    Arc::new(tool(definition, move |running| body(Arc::clone(&folder), running)))
+    let (folder, home) = (Arc::clone(folder), Arc::clone(folder));
+    let tool = tool(definition, move |running| body(Arc::clone(&folder), running));
+    Arc::new(tool.resolves(move |arguments| {
+        let named: Named = arguments.read().map_err(|error| error.to_string())?;
+        let path = inside(&home, &named.path).map_err(|error| error.to_string())?;
+        let path = path.to_str().ok_or("the path is no text")?;
+        Ok(Places::one("path", Place::File(path.to_owned())))
+    }))
 }
 
 fn define(name: &str, description: &str, properties: Value, repeat: Repeat) -> Result<Definition, Fault> {
@@ -155,7 +162,7 @@ async fn delete(folder: &Path, running: &Running) -> Result<Json, ToolError> {
     Ok(Json::string("deleted"))
 }
 
-/// A path inside the folder: no way up, no way out by a link.
+/// A path inside the folder, with its links followed: no way up, no way out by a link.
 fn inside(folder: &Path, path: &str) -> Result<PathBuf, ToolError> {
     let outside = || ToolError::Failed(format!("`{path}` is not a file in the folder"));
     let relative = Path::new(path);
@@ -165,10 +172,11 @@ fn inside(folder: &Path, path: &str) -> Result<PathBuf, ToolError> {
     }
     let full = folder.join(relative);
     let parent = full.parent().and_then(|parent| parent.canonicalize().ok()).ok_or_else(outside)?;
+    let name = full.file_name().ok_or_else(outside)?;
     let is_link = fs::symlink_metadata(&full).is_ok_and(|found| found.is_symlink());
     let home = folder.canonicalize().map_err(failed)?;
     match parent.starts_with(home) && !is_link {
-        true => Ok(full),
+        true => Ok(parent.join(name)),
         false => Err(outside()),
     }
 }

@@ -184,9 +184,9 @@ fn ended_call(ended: Result<Result<Arc<Call>, GateError>, tokio::task::JoinError
 
 async fn ask(gate: &Gate, open: &Hold, notice: Option<String>, signals: &mut Signals) -> Result<Asked, Fault> {
     let now = gate.store().now().await?;
-    let offers = offer::offers(gate.store(), open, &person()).await?;
+    let offers = offer::offers(gate, open).await?;
     let question = Question {
-        view: View::of(&open.call, open, now),
+        view: View::of(&open.call, open, now).under(&open.call, &gate.policy()),
         arguments: open.call.shown_arguments().clone(),
         choices: prompt::choices(open, &offers),
         offers,

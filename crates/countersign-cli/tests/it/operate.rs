@@ -1,6 +1,8 @@
 //! Holds, decisions, grants, doubts and halts, on a store that an agent writes to.
 
-use countersign::{CallState, Claimed};
+use countersign::place::{Place, Places};
+use countersign::tool::tool;
+use countersign::{CallState, Claimed, Definition, Json, Proposal};
 
 use crate::bed::{Bed, gate, hold, submit};
 
@@ -80,6 +82,7 @@ async fn a_remembered_approval_covers_until_it_is_revoked() {
     let args = ["approve", &open.id.to_string(), "--digest", &digest, "--remember", "session", "--store", &url];
     let ran = bed.run(args).expect(0);
     assert!(ran.stderr.contains("allow pay with exactly these arguments, in session s1"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("such as pay {\"to\":\"Bo\"}"), "{}", ran.stderr);
     assert!(ran.stderr.contains("covered 1 of the calls so far"), "{}", ran.stderr);
     assert!(ran.stdout.contains("1 other holds are released"), "{}", ran.stdout);
     let allowed = submit(&agent, "pay", r#"{"to": "Bo"}"#).await;
@@ -106,6 +109,35 @@ async fn a_shell_is_never_remembered_whole() {
     let ran = bed.run(args).expect(3);
     assert!(ran.stderr.contains("runs other programs"), "{}", ran.stderr);
     bed.run(["approve", &id, "--digest", &digest, "--covers", "tool", "--store", &url]).expect(2);
+    let args = ["approve", &id, "--digest", &digest, "--remember", "global", "--covers", "folder:", "--store", &url];
+    bed.run(args).expect(2);
+}
+
+/// B67: a folder is remembered where the tool says that the argument leads there, and nowhere else.
+#[tokio::test]
+async fn a_folder_is_remembered_by_its_field() {
+    let bed = Bed::new();
+    let store = bed.store().await;
+    let agent = gate(&store, ASK);
+    let reader =
+        tool(Definition::new("read", "Reads a file."), |_| async { Ok(Json::empty()) }).resolves(|arguments| {
+            let path = arguments.field("path").ok_or("no path")?;
+            Ok(Places::one("path", Place::File(path.read().map_err(|error| error.to_string())?)))
+        });
+    let propose = |path: &str| Proposal::new("read", serde_json::json!({ "path": path }).to_string()).session("s1");
+    let call = agent.submit(&reader, propose("/a/b/one")).await.unwrap();
+    let (open, url) = (hold(&call), bed.url());
+    let (id, digest) = (open.id.to_string(), open.digest.to_string());
+    let approve = |covers: &str| {
+        bed.run(["approve", &id, "--digest", &digest, "--remember", "session", "--covers", covers, "--store", &url])
+    };
+    assert!(approve("folder:other").expect(3).stderr.contains("does not say in which folder `other` lies"));
+    let ran = approve("folder:path").expect(0);
+    assert!(ran.stderr.contains("allow read whenever path leads into /a/b, in session s1"), "{}", ran.stderr);
+    assert_eq!(agent.submit(&reader, propose("/a/b/two")).await.unwrap().state, CallState::Allowed);
+    assert_eq!(agent.submit(&reader, propose("/a/bc/two")).await.unwrap().state, CallState::Pending);
+    let grants = bed.run(["grants", "--json", "--store", &url]).expect(0).json();
+    assert_eq!(grants[0]["covers"]["folder"], serde_json::json!({ "field": "path", "folder": "/a/b" }));
 }
 
 #[tokio::test]

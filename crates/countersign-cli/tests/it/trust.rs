@@ -48,6 +48,18 @@ fn trust_is_for_one_path_and_the_users_own_file_needs_none() {
     assert_eq!(effect(&bed).1, "deny");
 }
 
+/// B50: beside the user's own policy a folder's file loosens nothing, accepted or not.
+#[test]
+fn a_folders_file_never_loosens_the_users_own_policy() {
+    let bed = Bed::new();
+    std::fs::create_dir_all(bed.config().parent().unwrap()).unwrap();
+    std::fs::write(bed.config(), DENY).unwrap();
+    bed.write("countersign.yml", "policy: { otherwise: allow }\n");
+    assert_eq!(effect(&bed).1, "deny");
+    bed.say("trust").expect(0);
+    assert_eq!(effect(&bed).1, "deny");
+}
+
 #[test]
 fn a_broken_or_missing_file_is_not_trusted() {
     let bed = Bed::new();

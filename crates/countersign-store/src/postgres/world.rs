@@ -9,7 +9,7 @@ use std::sync::Arc;
 use countersign::call::{Call, CallState, Chain, Path, ToolId};
 use countersign::digest::{ArgumentDigest, EventHash};
 use countersign::event::{Draft, Event, EventName, Head};
-use countersign::grant::{Covers, Grant, Scope};
+use countersign::grant::{Grant, Scope};
 use countersign::id::{CallId, GrantId, HoldId};
 use countersign::refusal::{Refusal, RefusalKind};
 use countersign::store::{Halted, MovedHeads, State, StoreError};
@@ -219,9 +219,9 @@ impl State for World {
             return Err(unfetched("grant"));
         }
         let may_cover = |grant: &&Grant| {
-            let covers = match &grant.covers {
-                Covers::Exact(digest) => digest == arguments,
-                Covers::Fields(_) | Covers::Tool => grant.tool == *tool,
+            let covers = match grant.covers.exact() {
+                Some(digest) => digest == arguments,
+                None => grant.tool == *tool,
             };
             let here = match &grant.scope {
                 Scope::Session { session } => path.session.as_ref() == Some(session),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use countersign::call::Call;
 use countersign::event::Event;
-use countersign::grant::{Covers, Grant, Scope};
+use countersign::grant::{Grant, Scope};
 use countersign::id::CallId;
 use countersign::store::{Halted, StoreError};
 use sqlx::PgConnection;
@@ -225,10 +225,7 @@ fn session(grant: &Grant) -> Option<&str> {
 }
 
 fn exact(grant: &Grant) -> Option<&[u8]> {
-    match &grant.covers {
-        Covers::Exact(digest) => Some(digest.as_bytes()),
-        Covers::Fields(_) | Covers::Tool => None,
-    }
+    grant.covers.exact().map(|digest| digest.as_bytes().as_slice())
 }
 
 async fn write_halts(connection: &mut PgConnection, changed: &Changed) -> Result<(), Trouble> {

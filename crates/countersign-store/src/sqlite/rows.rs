@@ -5,7 +5,7 @@ use std::sync::Arc;
 use countersign::call::{Call, CallState, Path, ToolId};
 use countersign::digest::EventHash;
 use countersign::event::{Cursor, Event};
-use countersign::grant::{Covers, Grant, Scope};
+use countersign::grant::{Grant, Scope};
 use countersign::id::{CallId, HoldId};
 use countersign::refusal::RefusalKind;
 use countersign::store::StoreError;
@@ -116,9 +116,9 @@ pub(super) fn is_remembered_denial(call: &Call) -> bool {
 
 /// What a grant is looked up by: the argument digest it names, else its tool.
 pub(super) fn target(grant: &Grant) -> Vec<u8> {
-    match &grant.covers {
-        Covers::Exact(digest) => digest.as_bytes().to_vec(),
-        Covers::Fields(_) | Covers::Tool => tool_target(&grant.tool),
+    match grant.covers.exact() {
+        Some(digest) => digest.as_bytes().to_vec(),
+        None => tool_target(&grant.tool),
     }
 }
 

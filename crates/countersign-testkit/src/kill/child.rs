@@ -15,7 +15,7 @@ use countersign::testing::races::Dice;
 use countersign::testing::{Fault, FaultStore};
 use countersign::tool::{FnTool, tool};
 use countersign::{
-    Answer, Call, CallState, Decision, Definition, Gate, Json, Policy, Proposal, Running, Store, ToolError, Who,
+    Answer, Call, CallState, Decision, Definition, Gate, Hold, Json, Policy, Proposal, Running, Store, ToolError, Who,
 };
 
 use super::{effects, hash, journal};
@@ -29,7 +29,13 @@ const POLICY: &str = "
 otherwise: ask
 rules:
   - { id: free, allow: [free, again] }
+  - { id: unanswered, ask: [fleeting, broken], expires_after: 1s }
 ";
+
+/// The tool whose holds nobody decides: they expire.
+const FLEETING: &str = "fleeting";
+/// The tool whose approver fails: its holds are closed.
+const BROKEN: &str = "broken";
 
 /// Whether a life works or only brings everything to an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +48,8 @@ pub enum Life {
 
 struct Worker {
     gate: Gate,
+    /// The same store, asked through an approver that always fails.
+    failing: Gate,
     journal: Mutex<File>,
     tools: Vec<Arc<FnTool>>,
     next: AtomicU64,
@@ -55,20 +63,25 @@ struct Worker {
 /// When the store or the files fail.
 pub async fn run(url: &str, folder: &Path, life: Life, seed: u64, crash: Option<&str>, ready: fn()) -> Result<()> {
     let store = with_crash(connect(url).await?, crash)?;
-    let gate = Gate::builder()
-        .store(store)
-        .policy(Policy::from_yaml(POLICY).context("the policy of the worker")?)
-        .decided_elsewhere()
-        .owner(format!("life-{}", std::process::id()))
-        .lease(LEASE)
-        .without_sweeper()
-        .build()?;
+    let policy = Policy::from_yaml(POLICY).context("the policy of the worker")?;
+    let builder = || {
+        let builder = Gate::builder().store(Arc::clone(&store)).policy(policy.clone()).without_sweeper();
+        builder.owner(format!("life-{}", std::process::id())).lease(LEASE)
+    };
+    let gate = builder().decided_elsewhere().build()?;
+    let failing = builder().approver(|_: Hold| async { Err("nobody is there".to_owned()) }).build()?;
     let effects = Arc::new(effects(folder));
-    let tools = [("asked", Repeat::AtMostOnce), ("free", Repeat::AtMostOnce), ("again", Repeat::Idempotent)];
+    let tools = [
+        ("asked", Repeat::AtMostOnce),
+        ("free", Repeat::AtMostOnce),
+        ("again", Repeat::Idempotent),
+        (FLEETING, Repeat::AtMostOnce),
+        (BROKEN, Repeat::AtMostOnce),
+    ];
     let tools = tools.map(|(name, repeat)| Arc::new(acting(name, repeat, &effects))).into();
     let journal = Mutex::new(append(&journal(folder))?);
     let name = format!("{}-{seed}", std::process::id());
-    let worker = Arc::new(Worker { gate, journal, tools, next: AtomicU64::new(0), name });
+    let worker = Arc::new(Worker { gate, failing, journal, tools, next: AtomicU64::new(0), name });
     ready();
     match life {
         Life::Work => worker.work(seed).await,
@@ -168,16 +181,29 @@ impl Worker {
     async fn submit_on(&self, mut dice: Dice) -> Result<()> {
         loop {
             let number = self.next.fetch_add(1, Ordering::SeqCst);
-            let tool = self.tools.get(dice.roll(self.tools.len())).context("one of the tools")?;
+            // The two whose holds nobody answers come seldom, or they alone would fill the sessions.
+            let which = match dice.roll(10) {
+                0 => 3,
+                1 => 4,
+                other => other % 3,
+            };
+            let tool = self.tools.get(which).context("one of the tools")?;
             let name = countersign::Tool::definition(tool.as_ref()).tool.name.clone();
-            let proposal = Proposal::new(name, format!(r#"{{"n":{},"by":"{}"}}"#, number % 40, self.name));
-            let proposal = proposal.session(format!("s{}", dice.roll(4))).key(format!("{}-{number}", self.name));
-            let call = self.gate.submit(tool.as_ref(), proposal).await?;
+            let proposal = Proposal::new(Arc::clone(&name), format!(r#"{{"n":{},"by":"{}"}}"#, number % 40, self.name));
+            let proposal = proposal.session(format!("s{}", dice.roll(4)));
+            let gate = if &*name == BROKEN { &self.failing } else { &self.gate };
+            // The twin waits beside it: a decision that is remembered releases it.
+            let twin = gate.submit(tool.as_ref(), proposal.clone().key(format!("{}-{number}-twin", self.name))).await?;
+            let call = gate.submit(tool.as_ref(), proposal.key(format!("{}-{number}", self.name))).await?;
+            if [FLEETING, BROKEN].contains(&&*name) {
+                continue;
+            }
             if dice.roll(12) == 0 {
                 let _ = self.gate.cancel(call.id).await;
             }
             // A run may be refused or lapse; the record says so, and the next call is made.
             let _ = self.gate.resume(tool.as_ref(), call.id).await;
+            let _ = self.gate.resume(tool.as_ref(), twin.id).await;
         }
     }
 
@@ -207,8 +233,7 @@ impl Worker {
         let filter = CallFilter { holding: true, limit: Some(1_000), ..CallFilter::default() };
         let calls = self.gate.store().calls(filter).await?;
         for call in &calls {
-            let Some(hold) = call.open_hold() else { continue };
-            let answer = answer(call);
+            let (Some(hold), Some(answer)) = (call.open_hold(), answer(call)) else { continue };
             let decision = Decision::new(Who::person("ann"), "kill", hold.digest, answer.clone());
             if self.gate.decide(hold.id, decision).await.is_ok() {
                 let line = format!("{} {} {} {}", call.id, hold.id, hold.digest, answer.as_str());
@@ -238,11 +263,15 @@ fn is_exhausted(call: &Call) -> bool {
     call.repeat.may_run_again() && attempts >= countersign::Limits::default().attempts
 }
 
-/// Three of four are approved, some with memory; the fourth is denied. The same call always gets the same answer.
-fn answer(call: &Call) -> Answer {
+/// Three of four are approved, some with memory; the fourth is denied. The same call always gets the same answer, and
+/// some get none.
+fn answer(call: &Call) -> Option<Answer> {
+    if [FLEETING, BROKEN].contains(&&*call.facts.tool.name) {
+        return None;
+    }
     let number: u64 = call.facts.arguments.field("n").and_then(|n| n.read().ok()).unwrap_or_default();
     let in_run = call.state == CallState::Executing;
-    match number % 4 {
+    Some(match number % 4 {
         0 => Answer::deny("no"),
         1 if !in_run => {
             let uses = Some(1);
@@ -250,5 +279,5 @@ fn answer(call: &Call) -> Answer {
             Answer::Approve { arguments: None, payload: None, remember }
         }
         _ => Answer::approve(),
-    }
+    })
 }

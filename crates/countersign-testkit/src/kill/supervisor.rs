@@ -13,7 +13,7 @@ use super::{Backend, Report, child};
 use crate::{Durability, TestPostgres};
 
 /// Every step a worker can die at, and how often it has to come by.
-const STEPS: [(&str, u64); 9] = [
+const STEPS: [(&str, u64); 12] = [
     ("submit", 1),
     ("submit", 3),
     ("decide", 1),
@@ -23,6 +23,9 @@ const STEPS: [(&str, u64); 9] = [
     ("renew", 1),
     ("finish", 1),
     ("cancel", 1),
+    ("release", 1),
+    ("close", 1),
+    ("tick", 1),
 ];
 /// A worker that does not die at its step by then never comes by it.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -34,6 +34,7 @@ fn check(text: &str, tool: ToolId, expected: Effect, rule: &str) {
         path: Path::default(),
         declared: Declared::Nothing,
         annotations: None,
+        places: Default::default(),
         at: Time(0),
     };
     let verdict = config(text).policy.judge(&facts);
@@ -113,6 +114,7 @@ fn tool_confirmation_is_translated() {
         path: Path::default(),
         declared: Declared::Nothing,
         annotations: None,
+        places: Default::default(),
         at: Time(0),
     };
     assert_eq!(config.policy.judge(&facts).terms.life, Life::For(Duration::from_secs(45)));

@@ -11,8 +11,9 @@ use crate::call::{Call, Declared, Path, ToolId};
 use crate::gate::{GateError, Proposal};
 use crate::json::Json;
 use crate::limits::Limits;
+use crate::place::Places;
 use crate::refusal::{Refusal, RefusalKind};
-use crate::tool::{Definition, Tool, declared};
+use crate::tool::{Definition, Tool, declared, places};
 
 /// What a hook or authorizer sees: the tool, its validated arguments, and whose call it is.
 #[derive(Clone, Debug)]
@@ -64,13 +65,20 @@ pub(crate) struct Checked {
     pub(crate) proposal: Proposal,
     pub(crate) arguments: Json,
     pub(crate) declared: Declared,
+    pub(crate) places: Places,
     pub(crate) raised: Option<String>,
     pub(crate) refusal: Option<Refusal>,
 }
 
 impl Checked {
     pub(crate) fn refused(proposal: Proposal, arguments: Json, refusal: Refusal) -> Checked {
-        Checked { proposal, arguments, declared: Declared::Nothing, raised: None, refusal: Some(refusal) }
+        Checked { refusal: Some(refusal), ..Checked::passed(proposal, arguments) }
+    }
+
+    /// Nothing against it, and nothing known about it.
+    pub(crate) fn passed(proposal: Proposal, arguments: Json) -> Checked {
+        let (declared, places) = (Declared::Nothing, Places::default());
+        Checked { proposal, arguments, declared, places, raised: None, refusal: None }
     }
 }
 
@@ -138,7 +146,8 @@ impl Hooks {
             return Ok(Checked::refused(proposal, arguments, refusal));
         }
         let declared = declared(tool, &arguments);
-        Ok(Checked { proposal, arguments, declared, raised, refusal: None })
+        let places = places(tool, &arguments).await;
+        Ok(Checked { proposal, arguments, declared, places, raised, refusal: None })
     }
 
     async fn authorized(&self, proposal: &Proposal, arguments: &Json) -> Result<(), Refusal> {

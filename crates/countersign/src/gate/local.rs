@@ -15,10 +15,11 @@ use crate::gate::hooks::{Checked, parse, valid};
 use crate::gate::scope::{Asks, Reach};
 use crate::gate::{GateError, Proposal};
 use crate::grant::{Grant, Scope};
-use crate::hold::{Answer, Decision};
+use crate::hold::{Answer, Decision, Who};
 use crate::id::{CallId, HoldId};
 use crate::json::Json;
 use crate::limits::{self, Limits};
+use crate::place::Places;
 use crate::policy::{Policy, Unattended};
 use crate::redact::Redactor;
 use crate::refusal::{Refusal, RefusalKind};
@@ -98,7 +99,7 @@ impl Local {
     ) -> Result<Arc<Call>, GateError> {
         proposal.check_names()?;
         let checked = match parse(&proposal, &self.limits) {
-            Ok(arguments) => Checked { proposal, arguments, declared: Declared::Nothing, raised: None, refusal: None },
+            Ok(arguments) => Checked::passed(proposal, arguments),
             Err(refusal) => Checked::refused(proposal, Json::empty(), refusal),
         };
         self.freeze(asks, None, checked).await
@@ -143,6 +144,8 @@ impl Local {
         policy: &Arc<Policy>,
     ) -> Submission {
         let proposal = &checked.proposal;
+        let schema = definition.map(|definition| &definition.input_schema);
+        let redacted = self.redactor.arguments(&checked.arguments, schema);
         let facts = Facts {
             tool: proposal.tool.clone(),
             toolset: definition.and_then(|definition| definition.toolset.clone()),
@@ -150,10 +153,10 @@ impl Local {
             path: proposal.path.clone(),
             declared: checked.declared,
             annotations: definition.and_then(|definition| definition.annotations.clone()),
+            places: self.showable(checked, redacted.as_ref()),
             at: SystemClock.now(),
         };
         let digest = definition.map(|definition| definition.digest());
-        let schema = definition.map(|definition| &definition.input_schema);
         let raw = proposal.arguments.as_str() != facts.arguments.as_str();
         let mut call = NewCall {
             id,
@@ -161,15 +164,19 @@ impl Local {
             label: proposal.label.clone(),
             description: definition.map(|definition| Arc::clone(&definition.description)),
             definition: digest,
-            redacted: self.redactor.arguments(&facts.arguments, schema),
+            redacted,
             raw: raw.then(|| self.redactor.text(head(&proposal.arguments, self.limits.argument_bytes)).into()),
             repeat: definition.map(|definition| definition.repeat).unwrap_or_default(),
             argument_digest: argument_digest(&facts.tool, digest.as_ref(), &facts.arguments),
             nonce: Nonce::new(),
             verdict: Arc::new(asks.cap(raise(policy.judge(&facts), checked.raised.as_deref()))),
             facts,
-            hint: proposal.hint.clone().or_else(|| definition.map(|definition| definition.hint_or_default())),
-            payload: proposal.payload.clone(),
+            // What the agent says and shows is written down and shown, so secrets in it are masked as elsewhere.
+            hint: match &proposal.hint {
+                Some(hint) => Some(self.redactor.text(hint).into()),
+                None => definition.map(|definition| definition.hint_or_default()),
+            },
+            payload: proposal.payload.as_ref().map(|payload| self.masked(payload)),
             refusal: checked.refusal.clone(),
         };
         if call.redacted.is_some() {
@@ -192,10 +199,26 @@ impl Local {
         }
         match preview(tool, &call.facts.arguments).await {
             Ok(None) => {}
-            Ok(Some(preview)) => call.payload = Some(self.redactor.arguments(&preview, None).unwrap_or(preview)),
+            Ok(Some(preview)) => call.payload = Some(self.masked(&preview)),
             // Stops no call; but what the agent gave along must not pass for what the tool would have shown.
             Err(NoPreview) => call.payload = None,
         }
+    }
+
+    fn masked(&self, json: &Json) -> Json {
+        self.redactor.arguments(json, None).unwrap_or_else(|| json.clone())
+    }
+
+    /// The places that may be shown and written down as they are.
+    fn showable(&self, checked: &Checked, redacted: Option<&Json>) -> Places {
+        if checked.places.is_empty() {
+            return Places::default();
+        }
+        checked.places.clone().kept(|field, place| {
+            // SECURITY: a place repeats its argument, so what is masked there must not be legible here.
+            let masked = redacted.is_some_and(|redacted| redacted.field(field) != checked.arguments.field(field));
+            !masked && self.redactor.text(place.path()) == place.path()
+        })
     }
 
     /// Tells whoever is reachable about the hold that is open, if any. The hold is durable by now.
@@ -308,7 +331,7 @@ impl Local {
     }
 
     /// Validates and judges edited arguments, as any other arguments are.
-    async fn edit(&self, asks: &Asks, hold: HoldId, arguments: &Json) -> Result<Edit, GateError> {
+    pub(crate) async fn edit(&self, asks: &Asks, hold: HoldId, arguments: &Json) -> Result<Edit, GateError> {
         let call = self.store.call_of_hold(hold).await?.ok_or(GateError::Rejected(Rejection::NotFound("hold")))?;
         let bad = |refusal: Refusal| GateError::BadEdit(refusal.reason.unwrap_or_default());
         let arguments =
@@ -396,7 +419,7 @@ impl Local {
             hold,
             fence,
             hint: Some(self.redactor.text(hint).into()),
-            payload: Some(self.redactor.arguments(&payload, None).unwrap_or(payload)),
+            payload: Some(self.masked(&payload)),
             unattended: unasked(&asks.reach, &self.policy.load()),
             most: self.limits.holds_per_call,
         };
@@ -438,7 +461,7 @@ impl Local {
         let mut filter = CallFilter { holding: true, limit: Some(limits::PAGE_ROWS), ..CallFilter::default() };
         loop {
             let calls = self.store.calls(filter.clone()).await?;
-            let Some(last) = calls.last() else { return Ok(superseded) };
+            let Some(last) = calls.last() else { break };
             filter.after = Some(last.id);
             for call in calls.iter().filter(|call| call.definition.as_ref() == Some(old)) {
                 match self.store.run(Op::Cancel { call: call.id, refusal: refusal.clone() }).await {
@@ -448,6 +471,17 @@ impl Local {
                 }
             }
         }
+        self.void_grants(old).await?;
+        Ok(superseded)
+    }
+
+    /// SECURITY: a grant covers no other definition; revoked, it does not come back when the old one is put back either.
+    async fn void_grants(&self, old: &DefinitionDigest) -> Result<(), GateError> {
+        let made_for_it = |grant: &Grant| grant.definition.as_ref() == Some(old) && grant.revoked.is_none();
+        for grant in self.store.grants().await?.into_iter().filter(made_for_it) {
+            self.store.run(Op::Revoke { grant: grant.id, by: Who::program("program:gate") }).await?;
+        }
+        Ok(())
     }
 
     pub(crate) fn admit(&self, definition: &Definition) -> Result<(), GateError> {
@@ -460,6 +494,7 @@ impl Local {
             path: crate::call::Path::default(),
             declared: Declared::Nothing,
             annotations: definition.annotations.clone(),
+            places: Places::default(),
             at: SystemClock.now(),
         };
         self.policy.load().admits(&facts).map_err(not_admitted)

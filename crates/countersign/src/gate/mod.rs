@@ -8,6 +8,7 @@ mod bounded;
 mod builder;
 mod hooks;
 mod local;
+mod preview;
 mod proposal;
 mod scope;
 mod sweep;
@@ -21,13 +22,14 @@ use futures::FutureExt as _;
 pub use builder::{BuildError, GateBuilder};
 pub use hooks::{Authorized, HookAnswer, Proposed};
 pub use local::Decided;
+pub use preview::{Counted, Example, GrantPreview};
 pub use proposal::Proposal;
 pub use scope::Scope;
 
 use crate::call::{Call, CallState, Outcome};
 use crate::digest::DefinitionDigest;
 use crate::event::{Cursor, Draft, Event, EventName};
-use crate::grant::Grant;
+use crate::grant::{Grant, Remember};
 use crate::hold::{Decision, Who};
 use crate::id::{CallId, GrantId, HoldId};
 use crate::json::Json;
@@ -250,6 +252,23 @@ impl Gate {
         self.local.decide(&self.asks, hold, decision).await
     }
 
+    /// Shows a grant before a decision makes it: as a rule, with calls it covers and how many it would have covered.
+    ///
+    /// Rejects what the decision itself would be rejected for. Reads [`limits::PREVIEW_CALLS`] past calls at most.
+    pub async fn preview_grant(&self, hold: HoldId, remember: &Remember) -> Result<GrantPreview, GateError> {
+        self.local.preview_grant(&self.asks, hold, None, remember).await
+    }
+
+    /// Shows a grant as [`Gate::preview_grant`] does, for a decision that also edits the arguments.
+    pub async fn preview_edited_grant(
+        &self,
+        hold: HoldId,
+        arguments: &Json,
+        remember: &Remember,
+    ) -> Result<GrantPreview, GateError> {
+        self.local.preview_grant(&self.asks, hold, Some(arguments), remember).await
+    }
+
     /// Withdraws a call that does not run yet. Withdrawing it again is no error.
     pub async fn cancel(&self, id: CallId) -> Result<Arc<Call>, GateError> {
         self.local.run(Op::Cancel { call: id, refusal: Refusal::new(RefusalKind::Cancelled) }).await
@@ -284,7 +303,9 @@ impl Gate {
         self.local.admit(&tool.definition())
     }
 
-    /// A tool's definition changed: calls that wait for the old one are withdrawn, and its grants cover nothing.
+    /// A tool's definition changed: calls that wait for the old one are withdrawn, and its grants are revoked.
+    ///
+    /// Returns how many calls were withdrawn.
     pub async fn supersede(&self, old: &DefinitionDigest) -> Result<usize, GateError> {
         self.local.supersede(old).await
     }

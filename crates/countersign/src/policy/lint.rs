@@ -10,9 +10,9 @@ use super::pattern::{Glob, Pattern, Reach, Subject};
 use super::rule::{Layer, Rule, bare_facts};
 use super::scope::{Claims, Scope, Values};
 use crate::call::ToolId;
-use crate::grant::is_wrapper;
 use crate::json::Json;
 use crate::verdict::Effect;
+use crate::wrapper::is_wrapper;
 
 /// What is odd about a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

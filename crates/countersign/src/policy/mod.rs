@@ -16,6 +16,7 @@
 //!     path: Path::session("s1"),
 //!     declared: Default::default(),
 //!     annotations: None,
+//!     places: Default::default(),
 //!     at: Default::default(),
 //! };
 //! assert_eq!(policy.judge(&facts).effect, Effect::Deny);

@@ -216,6 +216,7 @@ pub(crate) fn bare_facts(tool: ToolId, arguments: crate::json::Json) -> Facts {
         path: crate::call::Path::default(),
         declared: crate::call::Declared::Nothing,
         annotations: None,
+        places: Default::default(),
         at: crate::time::Time(0),
     }
 }

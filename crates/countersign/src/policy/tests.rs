@@ -155,6 +155,7 @@ fn conditions_see_the_other_facts() {
             ..Path::default()
         },
         annotations: Some(Json::ingest(r#"{"readOnlyHint":true}"#, Bounds::PAYLOAD).unwrap()),
+        places: Default::default(),
         at: Time(1_700_000_000_000_000),
         ..call("gh/x")
     };

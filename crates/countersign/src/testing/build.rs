@@ -10,6 +10,7 @@ use crate::hold::{Answer, Decision, Who};
 use crate::id::{CallId, GrantId};
 use crate::json::Json;
 use crate::limits::{self, Limits};
+use crate::place::Place;
 use crate::policy::Policy;
 use crate::refusal::Refusal;
 use crate::store::{Applied, Claimant, Failure, NewCall, Op, Store, Submission};
@@ -30,6 +31,7 @@ pub fn proposal(tool: &str, arguments: serde_json::Value, session: &str) -> Prop
         path: Path::session(session),
         declared: Declared::Nothing,
         annotations: None,
+        places: Default::default(),
         at: Time::default(),
     };
     let call = NewCall {
@@ -106,6 +108,14 @@ impl Proposal {
     pub fn server(mut self, server: &str) -> Proposal {
         self.0.call.facts.tool.server = Some(server.into());
         self.digest()
+    }
+
+    /// Of a tool that says where an argument points.
+    #[must_use]
+    pub fn place(mut self, field: &str, place: Place) -> Proposal {
+        let facts = &mut self.0.call.facts;
+        facts.places = std::mem::take(&mut facts.places).and(field, place);
+        self
     }
 
     /// Of a tool with this definition.

@@ -11,6 +11,7 @@ use crate::hold::{Answer, Decision, Hold, HoldState, WhoKind};
 use crate::id::HoldId;
 use crate::json::Json;
 use crate::limits;
+use crate::place::Places;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::time::Time;
 use crate::verdict::{Effect, Terms};
@@ -187,6 +188,25 @@ pub(crate) fn grant_made(grant: &Grant) -> Draft {
     }
 }
 
+impl Edit {
+    /// The call as it would be with the edited arguments, whatever becomes of its holds.
+    pub(crate) fn applied_to(&self, call: &Call) -> Call {
+        let mut edited = call.clone();
+        edited.facts.arguments = self.arguments.clone();
+        edited.facts.declared = self.declared;
+        // Nobody resolved where the edited arguments point.
+        edited.facts.places = Places::default();
+        edited.redacted = self.redacted.clone();
+        edited.raw = None;
+        edited.proposed_digest = Some(call.proposed_digest.unwrap_or(call.argument_digest));
+        edited.argument_digest = self.argument_digest;
+        edited.verdict = Arc::clone(&self.verdict);
+        edited.nonce = Nonce::new();
+        edited.grant = None;
+        edited
+    }
+}
+
 /// An edit is judged anew: denied, approved as edited, or put to everybody again under a new hold.
 fn approve_edited(
     call: &mut Call,
@@ -209,16 +229,7 @@ fn approve_edited(
     let Answer::Approve { remember, payload, .. } = &deciding.decision.answer else {
         return Err(Rejection::WrongState(call.state));
     };
-    let mut edited = call.clone();
-    edited.facts.arguments = edit.arguments.clone();
-    edited.facts.declared = edit.declared;
-    edited.redacted = edit.redacted.clone();
-    edited.raw = None;
-    edited.proposed_digest = Some(call.proposed_digest.unwrap_or(call.argument_digest));
-    edited.argument_digest = edit.argument_digest;
-    edited.verdict = Arc::clone(&edit.verdict);
-    edited.nonce = Nonce::new();
-    edited.grant = None;
+    let edited = edit.applied_to(call);
     let grant = match remember {
         Some(remember) if met => {
             Some(Grant::asked_for(remember, &edited, deciding.hold, deciding.decision.by.clone(), now)?)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use countersign::call::Declared;
 use countersign::digest::argument_digest;
 use countersign::grant::Grant;
+use countersign::place::Places;
 use countersign::show::escape;
 use countersign::time::{Clock as _, SystemClock};
 use countersign::verdict::{Because, Effect, Terms};
@@ -108,7 +109,8 @@ fn facts(args: &Args) -> Result<Facts, Fault> {
     let agents = args.agent.iter().map(|agent| Arc::from(agent.as_str())).collect();
     let path = Path { session: args.session.as_deref().map(Arc::from), agents, ..Path::default() };
     let declared = Declared::Nothing;
-    Ok(Facts { tool, toolset: None, arguments, path, declared, annotations: None, at: SystemClock.now() })
+    let at = SystemClock.now();
+    Ok(Facts { tool, toolset: None, arguments, path, declared, annotations: None, places: Places::default(), at })
 }
 
 /// A grant that lifts the ask. Tools are compared without their definition, which nobody gives here.

@@ -117,6 +117,7 @@ fn test(policy: &Policy, case: &Spanned<Case>) -> Result<Tested, Fault> {
         path: Path { session: case.session.as_deref().map(Arc::from), agents: agents.into(), ..Path::default() },
         declared: Declared::Nothing,
         annotations: None,
+        places: Default::default(),
         at: SystemClock.now(),
     };
     policy.admits(&facts).map_err(|error| Fault::usage(format!("line {line}: {error}")))?;

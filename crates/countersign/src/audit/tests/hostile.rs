@@ -133,7 +133,7 @@ fn a_checkpoint_of_many_heads_is_checked_in_time() {
     let hash_of_none = EventHash::from_bytes([7; 32]);
     let heads: Vec<_> =
         (0..100_000).map(|n| (Chain(format!("p/{n:06}").into()), Head { seq: 1, hash: hash_of_none })).collect();
-    let text = statement(None, &heads);
+    let text = statement(None, &heads).unwrap();
     let (key, signature) = (signer.public_key(), signer.sign(text.as_str()));
     let body = format!(
         "{{\"v\":1,\"chain\":\"system\",\"seq\":1,\"at\":1,\"event\":\"checkpoint.signed\",\

@@ -205,8 +205,9 @@ fn removed_chains_tails_and_checkpoints_are_found() {
 fn two_checkpoints(previous: impl Fn(EventHash) -> Option<EventHash>) -> [Event; 4] {
     let (signer, chain, mut head) = (key(), Chain::system(), Head::default());
     let halt = || Draft::new(EventName::HaltSet).text("by", "ops");
-    let checkpoint =
-        |head: Head, previous| signer.checkpoint(&MovedHeads { heads: vec![(Chain::system(), head)], previous });
+    let checkpoint = |head: Head, previous| {
+        signer.checkpoint(&MovedHeads { heads: vec![(Chain::system(), head)], previous }).unwrap()
+    };
     let one = head.seal(&chain, Time(1), halt());
     let two = head.seal(&chain, Time(1), checkpoint(head, None));
     let three = head.seal(&chain, Time(1), halt());
@@ -268,7 +269,7 @@ fn the_header_names_every_key_that_signs() {
 #[test]
 fn a_checkpoint_on_another_chain_is_found() {
     let mut head = Head::default();
-    let draft = key().checkpoint(&MovedHeads::default());
+    let draft = key().checkpoint(&MovedHeads::default()).unwrap();
     let event = head.seal(&Chain("local/alpha".into()), Time(1), draft);
     assert_eq!(check_events(&[event]).unwrap_err().what, What::Checkpoint);
 }

@@ -221,6 +221,7 @@ pub(super) fn proposal(session: Option<&str>, effect: Effect) -> NewCall {
             path,
             declared: Declared::Nothing,
             annotations: None,
+            places: Default::default(),
             at: Time(0),
         },
         description: None,

@@ -7,10 +7,11 @@ use serde_json::json;
 
 use crate::call::{CallState, Repeat};
 use crate::digest::DefinitionDigest;
-use crate::grant::{Covers, Grant, Remember, Scope};
+use crate::grant::{Covers, Grant, Remember, RememberCovers, Scope};
 use crate::hold::{Answer, Who};
 use crate::json::Json;
 use crate::limits;
+use crate::place::Place;
 use crate::refusal::RefusalKind;
 use crate::store::{Failure, Op, Store};
 use crate::testing::{Proposal, TestStore, claim, decide, grant_for, proposal, submit};
@@ -115,6 +116,32 @@ pub async fn a_wide_grant_covers_its_tool_on_its_server(test: &dyn TestStore) {
     let joined = proposal("b_c", json!({"path": "x", "n": 1}), "s").server("a");
     assert_eq!(submit(&*store, joined).await.state, CallState::Pending);
     assert_eq!(submit(&*store, proposal("c", json!({"path": "x", "n": 1}), "s")).await.state, CallState::Pending);
+}
+
+/// B67: a folder grant looks at where the tool says an argument leads, at submit and once more at claim; for its own
+/// tool only, so that a grant to read never covers a write.
+pub async fn a_folder_grant_covers_what_lies_below(test: &dyn TestStore) {
+    let store = test.store();
+    let at = |tool: &str, path: &str| {
+        // The argument's own spelling says nothing: it may be a link.
+        proposal(tool, json!({"path": "link", "to": path}), "s").place("path", Place::File(path.into()))
+    };
+    let first = submit(&*store, at("read", "/a/b/one")).await;
+    let wish = Remember { covers: RememberCovers::Folder("path".into()), ..Remember::session() };
+    let made = store.run(decide(&first, "ann", remember(wish))).await.unwrap().grant.unwrap();
+    assert_eq!(store.grant(made.id).await.unwrap(), Some(made.clone()), "as it was made");
+    for inside in ["/a/b/one", "/a/b/two", "/a/b/deep/er"] {
+        let call = submit(&*store, at("read", inside)).await;
+        assert_eq!((call.state, call.grant), (CallState::Allowed, Some(made.id)), "{inside}");
+        assert_eq!(claim(&*store, call.id, "w").await.unwrap().call.unwrap().state, CallState::Executing);
+    }
+    let unsaid = proposal("read", json!({"path": "/a/b/two"}), "s");
+    let elsewhere = proposal("read", json!({"path": "x"}), "s").place("other", Place::File("/a/b/two".into()));
+    let outside = ["/a/c/one", "/a/bc/one", "/a/b", "/a/b/../c", "b/one", ""].map(|path| at("read", path));
+    for next in outside.into_iter().chain([at("write", "/a/b/two"), unsaid, elsewhere]) {
+        let call = submit(&*store, next).await;
+        assert_eq!((call.state, call.grant), (CallState::Pending, None), "{:?}", call.facts);
+    }
 }
 
 /// B69: every grant ends.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use crate::audit::{VerifyOptions, verify_store};
 use crate::call::Chain;
 use crate::digest::EventHash;
 use crate::event::{Cursor, Draft, Event, EventName, Head, hash};
@@ -153,6 +154,31 @@ pub async fn a_checkpoint_signs_what_moved(test: &dyn TestStore) {
     verified(&all(&*store, EventFilter::default()).await);
 }
 
+/// I13: more heads than fit one checkpoint are signed by several, each over the one before; the log verifies, and
+/// nothing of it is left unsigned.
+pub async fn many_heads_are_signed_by_several_checkpoints(test: &dyn TestStore) {
+    let store = test.store();
+    let signer = Arc::new(Signer::generate().unwrap().heads_per_checkpoint(2));
+    some_history(&*store).await;
+    for session in ["a", "b", "c", "x", "y"] {
+        submit(&*store, proposal("rm", json!({}), session)).await;
+    }
+    let moved = verified(&all(&*store, EventFilter::default()).await).len();
+    store.run(Op::Checkpoint { signer: Arc::clone(&signer) }).await.unwrap();
+    let log = all(&*store, EventFilter::default()).await;
+    verified(&log);
+    let signed: Vec<usize> = log
+        .iter()
+        .filter(|event| event.name == EventName::CheckpointSigned)
+        .map(|event| event.value()["statement"]["heads"].as_array().unwrap().len())
+        .collect();
+    assert_eq!((signed.iter().sum::<usize>(), signed.len()), (moved, moved.div_ceil(2)));
+    let options = VerifyOptions { pinned: vec![signer.public_key()] };
+    let report = verify_store(&*store, &options).await.unwrap();
+    assert_eq!((report.checkpoints, report.unproven), (signed.len() as u64, 0));
+    assert!(store.run(Op::Checkpoint { signer }).await.unwrap().replayed, "nothing moved since");
+}
+
 async fn last_checkpoint(store: &dyn Store) -> Event {
     let system = EventFilter { chain: Some(Chain::system()), ..EventFilter::default() };
     let event = all(store, system).await.pop().unwrap();
@@ -163,7 +189,7 @@ async fn last_checkpoint(store: &dyn Store) -> Event {
 fn check_statement(event: &Event, signer: &Signer, previous: Option<EventHash>, moved: &HashMap<Chain, Head>) {
     let mut heads: Vec<(Chain, Head)> = moved.iter().map(|(chain, head)| (chain.clone(), *head)).collect();
     heads.sort_by(|a, b| a.0.cmp(&b.0));
-    let expected = statement(previous.as_ref(), &heads);
+    let expected = statement(previous.as_ref(), &heads).unwrap();
     let body = event.value();
     assert_eq!(Json::of(&body["statement"]).unwrap(), expected);
     assert!(verify(&signer.public_key(), expected.as_str(), body["signature"].as_str().unwrap()));

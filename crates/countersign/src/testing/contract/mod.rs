@@ -75,6 +75,7 @@ macro_rules! contract_tests {
             a_revoked_grant_stops_the_claim
             a_grant_never_leaves_its_scope
             a_wide_grant_covers_its_tool_on_its_server
+            a_folder_grant_covers_what_lies_below
             an_expired_grant_covers_nothing
             no_save_undoes_a_revoke
             a_denial_is_remembered_in_its_run
@@ -87,6 +88,7 @@ macro_rules! contract_tests {
             a_tail_resumes_without_gap_or_double
             events_are_found_by_chain_session_and_call
             a_checkpoint_signs_what_moved
+            many_heads_are_signed_by_several_checkpoints
             the_policy_is_kept_and_announced
             a_record_is_written_only_as_expected
             an_expired_record_is_gone

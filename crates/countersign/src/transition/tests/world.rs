@@ -64,6 +64,7 @@ fn allowed(now: Time, repeat: Repeat) -> Call {
         path: Path::session("s1"),
         declared: Declared::Nothing,
         annotations: None,
+        places: Default::default(),
         at: now,
     };
     let mut call = Call {

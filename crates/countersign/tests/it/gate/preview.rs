@@ -86,3 +86,22 @@ async fn a_preview_is_redacted_before_it_is_written_down() {
     let call = desk.gate.submit(&tool, proposal()).await.unwrap();
     assert!(!format!("{call:?}").contains("canary-17"));
 }
+
+/// Invariant 9: what an agent says or shows about its call is masked before it is written down, as its arguments are.
+#[tokio::test]
+async fn secrets_in_an_agents_own_words_are_masked() {
+    let desk = Desk::new();
+    let secret = format!("sk-ant-{}", "a".repeat(40));
+    let tool = Shows::new(|| None);
+    let proposal = Proposal {
+        hint: Some(format!("use {secret}").into()),
+        payload: Some(json(&format!(r#"{{"header":"Bearer {secret}"}}"#))),
+        ..Proposal::new("write", r#"{"content":"new"}"#)
+    };
+    let call = desk.gate.submit(&tool, proposal).await.unwrap();
+    let hold = call.open_hold().unwrap();
+    assert!(hold.hint.as_ref().unwrap().contains("[masked"), "{:?}", hold.hint);
+    assert!(!format!("{hold:?}").contains(&secret));
+    let events = desk.gate.store().events(Default::default(), Default::default()).await.unwrap();
+    assert!(events.iter().all(|event| !event.body.contains(&secret)));
+}

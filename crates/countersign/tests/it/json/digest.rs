@@ -6,6 +6,7 @@ use std::sync::Arc;
 use countersign::call::{Path, ToolId};
 use countersign::digest::{ArgumentDigest, Bound, CallDigest, DefinitionDigest, Nonce, argument_digest};
 use countersign::id::{CallId, HoldId};
+use countersign::place::{Place, Places};
 use countersign::time::Time;
 use sha2::{Digest as _, Sha256};
 
@@ -56,6 +57,7 @@ fn digests_are_golden() {
         call: call_id(),
         hold: Some(hold_id()),
         path: &path(),
+        places: &Places::default(),
         policy: "policy-1",
         expires_at: Some(Time(1_700_000_000_000_000)),
         payload: Some(&payload),
@@ -79,11 +81,15 @@ fn any_changed_field_changes_the_call_digest() {
     let (one, other) = (ArgumentDigest::of(b"1"), ArgumentDigest::of(b"2"));
     let (payload, null) = (json("{\"p\":1}"), json("null"));
     let path = path();
+    let nowhere = Places::default();
+    let file = Places::one("path", Place::File("/a/b".into()));
+    let folder = Places::one("path", Place::Folder("/a/b".into()));
     let base = Bound {
         arguments: &one,
         call: call_id(),
         hold: Some(hold_id()),
         path: &path,
+        places: &nowhere,
         policy: "policy-1",
         expires_at: Some(Time(1_000)),
         payload: Some(&payload),
@@ -112,6 +118,8 @@ fn any_changed_field_changes_the_call_digest() {
         Bound { hold: None, ..base },
         Bound { hold: Some(HoldId::new()), ..base },
         Bound { policy: "policy-2", ..base },
+        Bound { places: &file, ..base },
+        Bound { places: &folder, ..base },
         Bound { expires_at: None, ..base },
         Bound { expires_at: Some(Time(1_001)), ..base },
         Bound { expires_at: Some(Time(-1_000)), ..base },

@@ -20,6 +20,7 @@ fn facts(tool: ToolId, arguments: &str, agents: &[&str]) -> Facts {
         path: Path { agents: agents.iter().map(|agent| Arc::from(*agent)).collect(), ..Path::default() },
         declared: Declared::Nothing,
         annotations: None,
+        places: Default::default(),
         at: Time(0),
     }
 }
