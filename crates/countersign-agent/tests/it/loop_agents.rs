@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use countersign::{Answer, Gate, Policy};
 use countersign_agent::model::Message;
-use countersign_agent::{Agent, RunEvent};
+use countersign_agent::{Agent, RunError, RunEvent};
 
 use crate::bed::{ALLOW, Bed, Ran, Script, calls, memory, recorder, says};
 
@@ -250,6 +250,19 @@ async fn cancelling_reaches_every_child() {
     assert_eq!(&*boss.session("s").run("again").await.unwrap().text, "fresh start");
 }
 
+/// B94, B116: a child's hold may end the whole run, and the conversation goes on with a whole history.
+#[tokio::test(start_paused = true)]
+async fn a_childs_expired_hold_may_end_the_run() {
+    let bed = Bed::new("otherwise: allow\nrules: [{ allow: 'agent:*' }, { ask: send, on_expired: stop_run }]");
+    let kid = bed.named("kid", &Script::new([calls([("send", "{}")])]), |builder| builder);
+    let script = Script::new([calls([("ask_kid", r#"{"task":"t"}"#), ("read", "{}")]), says("fine")]);
+    let boss = bed.agent_with(&script, |builder| builder.sub_agent(kid));
+    assert!(matches!(boss.session("s").run("go").await, Err(RunError::Expired { .. })));
+    assert!(matches!(boss.resume("s").await, Err(RunError::Expired { .. })));
+    assert_eq!(&*boss.session("s").run("never mind").await.unwrap().text, "fine");
+}
+
+/// One agent serves many conversations at once.
 #[tokio::test]
 async fn an_agent_can_be_shared_between_tasks() {
     let bed = Bed::new(ALLOW);

@@ -9,4 +9,5 @@ mod identity;
 mod in_run;
 mod order;
 mod repeat;
+mod scope;
 mod time;
