@@ -18,6 +18,9 @@ use crate::figure::Figure;
 struct Bench {
     /// What to measure.
     suite: Suite,
+    /// Measures only the groups whose name begins so: judge, memory, sqlite, postgres.
+    #[arg(long, default_value = "")]
+    only: String,
     /// Prints one JSON object a line instead of a table.
     #[arg(long)]
     json: bool,
@@ -32,7 +35,7 @@ enum Suite {
 fn main() -> Result<ExitCode> {
     let bench = Bench::parse();
     let figures = match bench.suite {
-        Suite::Core => core::figures()?,
+        Suite::Core => core::figures(&bench.only)?,
     };
     let text = if bench.json { figure::json_lines(&figures)? } else { figure::table(&figures) };
     io::stdout().write_all(text.as_bytes())?;

@@ -11,7 +11,9 @@ use countersign::event::{Cursor, Event};
 use countersign::memory::MemoryStore;
 use countersign::store::EventFilter;
 use countersign::tool::{FnTool, tool};
-use countersign::{Answer, CallId, Claimed, Decision, Definition, Gate, Limits, Policy, Proposal, Tool as _, Who};
+use countersign::{
+    Answer, Call, CallId, Claimed, Decision, Definition, Gate, Limits, Policy, Proposal, Tool as _, Who,
+};
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
@@ -41,8 +43,9 @@ pub(crate) fn gate(store: Arc<dyn countersign::Store>) -> Result<Gate> {
 
 /// Submits, decides, claims and finishes one call.
 pub(crate) async fn cycle(gate: &Gate, tool: &FnTool, session: &Arc<str>, ann: &Who) -> Result<()> {
-    let id = submit(gate, tool, session).await?;
-    decide(gate, id, ann).await?;
+    let call = submit(gate, tool, session).await?;
+    decide(gate, &call, ann).await?;
+    let id = call.id;
     let definition = tool.definition().digest();
     let Claimed::Permit(permit) = gate.claim(id, Some(definition)).await? else { bail!("the claim was refused") };
     let running = permit.start();
@@ -51,15 +54,14 @@ pub(crate) async fn cycle(gate: &Gate, tool: &FnTool, session: &Arc<str>, ann: &
     Ok(())
 }
 
-pub(crate) async fn submit(gate: &Gate, tool: &FnTool, session: &Arc<str>) -> Result<CallId> {
+pub(crate) async fn submit(gate: &Gate, tool: &FnTool, session: &Arc<str>) -> Result<Arc<Call>> {
     let proposal = Proposal::new("write_file", ARGUMENTS).session(Arc::clone(session));
     let call = gate.submit(tool, proposal).await?;
     anyhow::ensure!(call.state == CallState::Pending, "the call is {}", call.state);
-    Ok(call.id)
+    Ok(call)
 }
 
-pub(crate) async fn decide(gate: &Gate, id: CallId, ann: &Who) -> Result<()> {
-    let call = gate.get(id).await?;
+pub(crate) async fn decide(gate: &Gate, call: &Call, ann: &Who) -> Result<()> {
     let hold = call.open_hold().context("no hold")?;
     gate.decide(hold.id, Decision::new(ann.clone(), "bench", hold.digest, Answer::approve())).await?;
     Ok(())
@@ -130,13 +132,13 @@ fn seconds_each(runtime: &Runtime, count: u32) -> Result<Each> {
         let mut ids = Vec::with_capacity(count as usize);
         for index in 0..count {
             let session: Arc<str> = format!("session-{}", index % 1_000).into();
-            ids.push(submit(&gate, &tool, &session).await?);
+            ids.push(submit(&gate, &tool, &session).await?.id);
         }
         let opened = begin.elapsed();
         let held = resident()?.saturating_sub(before).saturating_sub(log_bytes(&gate).await?);
         let begin = Instant::now();
         for id in ids {
-            decide(&gate, id, &ann).await?;
+            decide(&gate, &*gate.get(id).await?, &ann).await?;
         }
         let seconds = (opened + begin.elapsed()).as_secs_f64() / f64::from(count);
         Ok(Each { seconds, bytes: held as f64 / f64::from(count) })

@@ -66,7 +66,8 @@ fn wake_up(runtime: &Runtime, server: &TestPostgres) -> Result<Figure> {
         let mut delays = Vec::new();
         for index in 0..300 {
             let session = Arc::from(format!("s{}", index % 8));
-            let id = submit(&here, &tool, &session).await?;
+            let call = submit(&here, &tool, &session).await?;
+            let id = call.id;
             let waiting = {
                 let there = there.clone();
                 tokio::spawn(async move { there.wait(id).await.map(|_| Instant::now()) })
@@ -75,7 +76,7 @@ fn wake_up(runtime: &Runtime, server: &TestPostgres) -> Result<Figure> {
             while there.store().bell().listeners() == 0 {
                 tokio::task::yield_now().await;
             }
-            decide(&here, id, &ann).await?;
+            decide(&here, &call, &ann).await?;
             let acknowledged = Instant::now();
             delays.push(waiting.await??.saturating_duration_since(acknowledged));
         }

@@ -84,11 +84,13 @@ mod client;
 mod error;
 mod event;
 pub mod limits;
+pub mod lint;
 pub mod model;
 mod run;
 mod session;
 mod stream;
 mod toolbox;
+pub mod tools;
 mod transcript;
 mod typed;
 

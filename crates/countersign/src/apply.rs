@@ -87,12 +87,15 @@ fn advance(state: &mut dyn State, before: Arc<Call>, step: &Step<'_>) -> Result<
         Ok(moved) => (moved, None),
         Err(rejection) => (transition::Moved::default(), Some(rejection)),
     };
-    let replayed = rejection.is_none() && moved.drafts.is_empty() && call == *before;
+    let repeats = moved.drafts.is_empty();
     drafts.extend(moved.drafts);
     if let Some(grant) = &moved.grant {
         state.put_grant(grant)?;
     }
-    let call = if call == *before { before } else { write(state, call, &before, drafts)? };
+    // What has an event has changed; what has none, such as a longer lease, may have.
+    let unchanged = drafts.is_empty() && call == *before;
+    let replayed = rejection.is_none() && repeats && unchanged;
+    let call = if unchanged { before } else { write(state, call, &before, drafts)? };
     match rejection {
         Some(rejection) => Err(rejection.into()),
         None => Ok(Applied { call: Some(call), grant: moved.grant, replayed }),
@@ -167,6 +170,10 @@ fn submit(submission: &Submission, state: &mut dyn State) -> Result<Applied, Fai
     current_policy(state, submission.policy.version())?;
     let mut call = proposed(new, state.now());
     let settled = settle_new(submission, &mut call, state)?;
+    if call.holds.is_empty() {
+        // A hold that opened has bound the call already, with its own id and expiry.
+        call.digest = call.compute_digest();
+    }
     let call = Arc::new(call);
     let chain = call.facts.path.chain();
     // First the call: an id that is taken fails here, before anything is said of it.
@@ -184,7 +191,7 @@ fn submit(submission: &Submission, state: &mut dyn State) -> Result<Applied, Fai
 }
 
 fn proposed(new: &NewCall, now: crate::Time) -> Call {
-    let mut call = Call {
+    Call {
         id: new.id,
         key: new.key.clone(),
         label: new.label.clone(),
@@ -212,9 +219,7 @@ fn proposed(new: &NewCall, now: crate::Time) -> Call {
         created_at: now,
         updated_at: now,
         version: 1,
-    };
-    call.digest = call.compute_digest();
-    call
+    }
 }
 
 fn submitted(call: &Call) -> Draft {

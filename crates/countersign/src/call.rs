@@ -106,7 +106,7 @@ impl Path {
     /// The event chain this call writes to: its session's, or `system`.
     pub fn chain(&self) -> Chain {
         match &self.session {
-            Some(session) => Chain(format!("{}/{session}", self.principal).into()),
+            Some(session) => Chain([&*self.principal, "/", &**session].concat().into()),
             None => Chain::system(),
         }
     }

@@ -51,11 +51,16 @@ macro_rules! digest {
             }
         }
 
+        impl crate::event::Plain for $name {
+            fn spell(&self, out: &mut String) {
+                self.push_to(out);
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let mut out = String::with_capacity(70);
-                self.push_to(&mut out);
-                f.write_str(&out)
+                f.write_str($prefix)?;
+                f.write_str(std::str::from_utf8(&hex(&self.0)).unwrap_or_default())
             }
         }
 
@@ -225,14 +230,20 @@ fn quoted(out: &mut String, write: impl FnOnce(&mut String)) {
 
 /// Appends bytes as lower-case hexadecimal.
 pub(crate) fn push_hex(out: &mut String, bytes: &[u8]) {
-    let mut text = [0u8; 64];
     for chunk in bytes.chunks(32) {
-        for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(chunk) {
-            *pair = [hex_digit(byte >> 4), hex_digit(byte & 15)];
-        }
+        let text = hex(chunk);
         let written = text.get(..chunk.len() * 2).unwrap_or_default();
         out.push_str(std::str::from_utf8(written).unwrap_or_default());
     }
+}
+
+/// Up to 32 bytes as lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> [u8; 64] {
+    let mut text = [b'0'; 64];
+    for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
+        *pair = [hex_digit(byte >> 4), hex_digit(byte & 15)];
+    }
+    text
 }
 
 fn hex_digit(half: u8) -> u8 {

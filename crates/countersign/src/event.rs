@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::call::Chain;
-use crate::digest::{EventHash, push_hex};
+use crate::digest::{EventHash, hex};
 use crate::id::{CallId, HoldId};
 use crate::json::{Json, write_string};
 use crate::time::Time;
@@ -210,11 +210,13 @@ impl Draft {
         }
     }
 
-    /// Adds something that displays without characters JSON would escape: an id, a digest.
+    /// Adds something spelled without characters JSON would escape: an id, a digest.
     #[must_use]
-    pub fn plain(mut self, key: &str, value: impl fmt::Display) -> Draft {
+    pub fn plain(mut self, key: &str, value: impl Plain) -> Draft {
         self.key(key);
-        let _ = write!(self.members, "\"{value}\"");
+        self.members.push('"');
+        value.spell(&mut self.members);
+        self.members.push('"');
         self
     }
 
@@ -266,10 +268,23 @@ impl Draft {
         self
     }
 
+    /// Keys are ours, and hold nothing that JSON would escape.
     fn key(&mut self, key: &str) {
-        self.members.push(',');
-        write_string(&mut self.members, key);
-        self.members.push(':');
+        self.members.push_str(",\"");
+        self.members.push_str(key);
+        self.members.push_str("\":");
+    }
+}
+
+/// Something whose text needs no escaping in JSON.
+pub trait Plain {
+    /// Writes the text.
+    fn spell(&self, out: &mut String);
+}
+
+impl Plain for &'static str {
+    fn spell(&self, out: &mut String) {
+        out.push_str(self);
     }
 }
 
@@ -295,12 +310,18 @@ impl Head {
         let mut body = String::with_capacity(draft.members.len() + chain.0.len() + 200);
         body.push_str("{\"v\":1,\"chain\":");
         write_string(&mut body, &chain.0);
-        let _ = write!(body, ",\"seq\":{seq},\"at\":{},\"event\":\"{}\"", at.0, draft.name);
+        let _ = write!(body, ",\"seq\":{seq},\"at\":{},\"event\":\"", at.0);
+        body.push_str(draft.name.as_str());
+        body.push('"');
         if let Some(call) = draft.call {
-            let _ = write!(body, ",\"call\":\"{call}\"");
+            body.push_str(",\"call\":\"");
+            call.spell(&mut body);
+            body.push('"');
         }
         if let Some(hold) = draft.hold {
-            let _ = write!(body, ",\"hold\":\"{hold}\"");
+            body.push_str(",\"hold\":\"");
+            hold.spell(&mut body);
+            body.push('"');
         }
         body.push_str(&draft.members);
         body.push('}');
@@ -313,11 +334,9 @@ impl Head {
 
 /// The hash of an event: its body over the hash of the event before.
 pub fn hash(previous: &EventHash, body: &str) -> EventHash {
-    let mut lead = String::with_capacity(65);
-    push_hex(&mut lead, previous.as_bytes());
-    lead.push('\n');
     let mut hasher = Sha256::new();
-    hasher.update(lead.as_bytes());
+    hasher.update(hex(previous.as_bytes()));
+    hasher.update(b"\n");
     hasher.update(body.as_bytes());
     EventHash::from_bytes(hasher.finalize().into())
 }

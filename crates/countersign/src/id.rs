@@ -38,6 +38,14 @@ macro_rules! id {
             }
         }
 
+        impl crate::event::Plain for $name {
+            fn spell(&self, out: &mut String) {
+                let mut buffer = Uuid::encode_buffer();
+                out.push_str($prefix);
+                out.push_str(self.0.simple().encode_lower(&mut buffer));
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let mut buffer = Uuid::encode_buffer();

@@ -466,6 +466,20 @@ pub(crate) fn fold(key: &str) -> String {
 /// Writes a string in the one spelling we use: only what must be escaped is.
 pub(crate) fn write_string(out: &mut String, text: &str) {
     out.push('"');
+    if is_plain(text.as_bytes()) {
+        out.push_str(text);
+    } else {
+        write_escaped(out, text);
+    }
+    out.push('"');
+}
+
+/// Whether nothing in a text must be escaped. Looks at every byte, which is faster than stopping at the first.
+fn is_plain(bytes: &[u8]) -> bool {
+    !bytes.iter().fold(false, |found, byte| found | (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\'))
+}
+
+fn write_escaped(out: &mut String, text: &str) {
     let mut plain = 0;
     for (at, byte) in text.bytes().enumerate() {
         let escape = match byte {
@@ -488,5 +502,4 @@ pub(crate) fn write_string(out: &mut String, text: &str) {
         }
     }
     out.push_str(text.get(plain..).unwrap_or_default());
-    out.push('"');
 }

@@ -69,7 +69,9 @@ pub const SCHEMA_HEIGHT: usize = 32;
 pub const SCHEMA_FAULTS: usize = 10;
 /// Bytes of one such fault.
 pub const SCHEMA_FAULT_BYTES: usize = 300;
-/// Stack a schema is compiled and checked on.
+/// Stack one subschema of one value may take while it is checked.
+pub const SCHEMA_FRAME: usize = 32 * 1024;
+/// Stack a schema is compiled on, and one is checked on that needs more than is left.
 pub const SCHEMA_STACK: usize = 64 * 1024 * 1024;
 /// Redaction patterns of one kind.
 pub const REDACTIONS: usize = 1_000;
@@ -123,3 +125,5 @@ pub const REGEX_BYTES: usize = 1024 * 1024;
 pub const LONGEST_LIFE: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
 /// How long a store may take to answer the gate. Silence counts as a failure, so nothing hangs for ever.
 pub const STORE_ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+/// How long a tool may take to show what a call would change. Later than that, people decide without it.
+pub const PREVIEW_WITHIN: Duration = Duration::from_secs(5);

@@ -241,10 +241,10 @@ impl State for Tables {
     fn append(&mut self, chain: &Chain, draft: Draft) -> Result<(), StoreError> {
         let now = self.now;
         let at = self.events.len();
-        if !self.chains.contains_key(chain) {
-            self.chains.insert(chain.clone(), ChainRow::default());
-        }
-        let Some(row) = self.chains.get_mut(chain) else { return Err(StoreError::Closed) };
+        let row = match self.chains.get_mut(chain) {
+            Some(row) => row,
+            None => self.chains.entry(chain.clone()).or_default(),
+        };
         let mut event = row.head.seal(chain, now, draft);
         event.cursor = Cursor { major: 0, minor: at as u64 + 1 };
         row.events.push(at);

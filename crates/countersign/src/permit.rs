@@ -60,13 +60,13 @@ impl Permit {
     /// SECURITY: the bytes in hand are hashed again here, after the claim and right before the run. A store, a wrapper
     /// or a wire that hands over other bytes than were approved gets no permit.
     pub(crate) fn checked(call: Arc<Call>, gate: Gate) -> Result<Permit, Refusal> {
-        let tampered = Refusal::new(RefusalKind::Error).because("the claimed call does not match its digest");
+        let tampered = || Refusal::new(RefusalKind::Error).because("the claimed call does not match its digest");
         let arguments =
             crate::digest::argument_digest(&call.facts.tool, call.definition.as_ref(), &call.facts.arguments);
         if arguments != call.argument_digest || call.compute_digest() != call.digest {
-            return Err(tampered);
+            return Err(tampered());
         }
-        let fence = call.lease.as_ref().map(|lease| lease.fence).ok_or(tampered)?;
+        let fence = call.lease.as_ref().map(|lease| lease.fence).ok_or_else(tampered)?;
         Ok(Permit { call, gate, fence })
     }
 

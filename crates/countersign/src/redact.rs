@@ -41,6 +41,8 @@ pub enum RedactError {
 pub struct Redactor {
     keys: GlobSet,
     values: Vec<Regex>,
+    /// All of `values` as one, to pass by a text without secrets in one look. None where that is too large.
+    any: Option<Regex>,
 }
 
 impl fmt::Debug for Redactor {
@@ -63,8 +65,8 @@ impl Redactor {
             globs.add(glob);
         }
         let keys = globs.build().map_err(|error| RedactError::Key(crate::show::escape(&error.to_string())))?;
-        let values = values.iter().map(|pattern| value_pattern(pattern)).collect::<Result<_, _>>()?;
-        Ok(Redactor { keys, values })
+        let values: Vec<Regex> = values.iter().map(|pattern| value_pattern(pattern)).collect::<Result<_, _>>()?;
+        Ok(Redactor { keys, any: all_as_one(&values), values })
     }
 
     /// Masks only what a schema marks.
@@ -80,7 +82,9 @@ impl Redactor {
     /// Adds [`Redactor::standard`] to an operator's own patterns.
     #[must_use]
     pub fn and_standard(mut self) -> Redactor {
-        self.values.extend(STANDARD.iter().cloned());
+        self.values.extend(STANDARD.0.iter().cloned());
+        let alone = self.values.len() == STANDARD.0.len();
+        self.any = if alone { STANDARD.1.clone() } else { all_as_one(&self.values) };
         self
     }
 
@@ -173,6 +177,9 @@ impl Redactor {
 
     /// Where secrets stand in a text, in order, overlapping ones as one.
     fn spans(&self, text: &str) -> Vec<Range<usize>> {
+        if self.values.is_empty() || self.any.as_ref().is_some_and(|any| !any.is_match(text)) {
+            return Vec::new();
+        }
         let found = self.values.iter().flat_map(|value| value.find_iter(text));
         let mut spans: Vec<Range<usize>> = found.map(|found| found.range()).filter(|span| !span.is_empty()).collect();
         spans.sort_by_key(|span| span.start);
@@ -222,30 +229,40 @@ fn value_pattern(pattern: &str) -> Result<Regex, RedactError> {
     }
 }
 
-/// Shapes nothing harmless has.
-static STANDARD: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+/// One pattern that matches wherever any of these does.
+fn all_as_one(values: &[Regex]) -> Option<Regex> {
+    let patterns: Vec<String> = values.iter().map(|value| format!("(?:{})", value.as_str())).collect();
+    let mut builder = RegexBuilder::new(&patterns.join("|"));
+    builder.size_limit(limits::PATTERN_BYTES).dfa_size_limit(limits::PATTERN_BYTES).build().ok()
+}
+
+/// Shapes nothing harmless has; each, and all as one.
+static STANDARD: LazyLock<(Vec<Regex>, Option<Regex>)> = LazyLock::new(|| {
     let patterns = [
         // Private keys in PEM form, also when the end is cut off.
         r"(?s)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY( BLOCK)?-----.*?(-----END [A-Z0-9 ]{0,40}PRIVATE KEY( BLOCK)?-----|\z)",
         // Model providers and payment services: sk-…, sk_live_…, rk_live_…
-        r"\b[sr]k[-_](live_|test_|proj-|ant-|or-)?[A-Za-z0-9_-]{16,}",
+        r"(?-u:\b)[sr]k[-_](live_|test_|proj-|ant-|or-)?[A-Za-z0-9_-]{16,}",
         // GitHub, GitLab, Slack, npm, PyPI, Hugging Face.
-        r"\bgh[pousr]_[A-Za-z0-9]{20,}",
-        r"\bgithub_pat_[A-Za-z0-9_]{20,}",
-        r"\bgl(pat|ptt|dt|rt|cbt)-[A-Za-z0-9_-]{16,}",
-        r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}",
-        r"\bxapp-[0-9]-[A-Za-z0-9-]{10,}",
-        r"\bnpm_[A-Za-z0-9]{30,}",
-        r"\bpypi-[A-Za-z0-9_-]{40,}",
-        r"\bhf_[A-Za-z0-9]{30,}",
+        r"(?-u:\b)gh[pousr]_[A-Za-z0-9]{20,}",
+        r"(?-u:\b)github_pat_[A-Za-z0-9_]{20,}",
+        r"(?-u:\b)gl(pat|ptt|dt|rt|cbt)-[A-Za-z0-9_-]{16,}",
+        r"(?-u:\b)xox[abeoprs]-[A-Za-z0-9-]{10,}",
+        r"(?-u:\b)xapp-[0-9]-[A-Za-z0-9-]{10,}",
+        r"(?-u:\b)npm_[A-Za-z0-9]{30,}",
+        r"(?-u:\b)pypi-[A-Za-z0-9_-]{40,}",
+        r"(?-u:\b)hf_[A-Za-z0-9]{30,}",
         // Cloud access keys.
-        r"\b(AKIA|ASIA|AROA|AIDA)[A-Z0-9]{16}\b",
-        r"\bAIza[A-Za-z0-9_-]{35}",
+        r"(?-u:\b)(AKIA|ASIA|AROA|AIDA)[A-Z0-9]{16}(?-u:\b)",
+        r"(?-u:\b)AIza[A-Za-z0-9_-]{35}",
         // Signed tokens, and what follows `Bearer` or `Basic` in a header.
-        r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+",
-        r"(?i)\b(bearer|basic) [A-Za-z0-9._~+/=-]{16,}",
+        r"(?-u:\b)eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+",
+        r"(?i)(?-u:\b)(bearer|basic) [A-Za-z0-9._~+/=-]{16,}",
         // A password inside an address.
-        r"://[^/\s:@]{0,256}:[^/\s@]{1,256}@",
+        r"://[^/\s:@]*:[^/\s@]+@",
     ];
-    patterns.iter().map(|pattern| Regex::new(pattern).expect("the pattern is a constant, tried by the tests")).collect()
+    let compiled = patterns.iter().map(|pattern| Regex::new(pattern).expect("a constant, tried by the tests"));
+    let values: Vec<Regex> = compiled.collect();
+    let any = all_as_one(&values);
+    (values, any)
 });

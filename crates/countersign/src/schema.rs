@@ -65,6 +65,8 @@ struct Compiled {
     #[cfg(feature = "schema")]
     root: Value,
     #[cfg(feature = "schema")]
+    shape: steps::Shape,
+    #[cfg(feature = "schema")]
     validator: jsonschema::Validator,
     digest: crate::digest::DefinitionDigest,
 }
@@ -89,8 +91,10 @@ impl Schema {
         if !matches!(root, Value::Object(_) | Value::Bool(_)) {
             return Err(SchemaError::NotASchema);
         }
-        steps::check(&root)?;
-        Compiled::new(root, crate::digest::DefinitionDigest::of(schema.as_str().as_bytes())).map(Arc::new).map(Schema)
+        let shape = steps::check(&root)?;
+        Compiled::new(root, shape, crate::digest::DefinitionDigest::of(schema.as_str().as_bytes()))
+            .map(Arc::new)
+            .map(Schema)
     }
 
     /// Checks arguments, and says where and why they do not fit.
@@ -103,7 +107,7 @@ impl Schema {
 
 #[cfg(feature = "schema")]
 impl Compiled {
-    fn new(root: Value, digest: crate::digest::DefinitionDigest) -> Result<Compiled, SchemaError> {
+    fn new(root: Value, shape: steps::Shape, digest: crate::digest::DefinitionDigest) -> Result<Compiled, SchemaError> {
         let patterns =
             jsonschema::PatternOptions::regex().size_limit(limits::PATTERN_BYTES).dfa_size_limit(limits::PATTERN_BYTES);
         let built = stacker::grow(limits::SCHEMA_STACK, || {
@@ -112,32 +116,43 @@ impl Compiled {
         let validator = built.map_err(|error| {
             SchemaError::Invalid(fault(error.instance_path().as_str(), &error.masked().to_string()))
         })?;
-        Ok(Compiled { root, validator, digest })
+        Ok(Compiled { root, shape, validator, digest })
     }
 
     fn check(&self, arguments: &Json) -> Result<(), Vec<String>> {
+        if self.says_nothing() {
+            return Ok(());
+        }
         let value = arguments.value();
         if let Some(place) = unreadable(&arguments.tree(), &mut String::new()) {
             return Err(vec![fault(&place, "an integer beyond 64 bits cannot be checked exactly")]);
         }
-        stacker::grow(limits::SCHEMA_STACK, || {
-            if steps::Work::of(&self.root, &value) > limits::SCHEMA_STEPS {
-                return Err(vec![fault("", "too large to be checked against the schema")]);
-            }
-            let faults: Vec<String> = self
-                .validator
-                .iter_errors(&value)
-                .take(limits::SCHEMA_FAULTS)
-                .map(|error| fault(error.instance_path().as_str(), &error.masked().to_string()))
-                .collect();
-            if faults.is_empty() { Ok(()) } else { Err(faults) }
+        // A new stack costs more than the check of a plain value, which has room on the one we are on.
+        let frames = (self.shape.height + 2) * (depth(&value) + 1);
+        stacker::maybe_grow(frames * limits::SCHEMA_FRAME, limits::SCHEMA_STACK, || {
+            self.check_here(&value, arguments.as_str().len())
         })
+    }
+
+    fn says_nothing(&self) -> bool {
+        matches!(&self.root, Value::Object(keywords) if keywords.is_empty())
+    }
+
+    fn check_here(&self, value: &Value, bytes: usize) -> Result<(), Vec<String>> {
+        if !self.shape.is_cheap(bytes) && steps::Work::of(&self.root, value) > limits::SCHEMA_STEPS {
+            return Err(vec![fault("", "too large to be checked against the schema")]);
+        }
+        if self.validator.is_valid(value) {
+            return Ok(());
+        }
+        let errors = self.validator.iter_errors(value).take(limits::SCHEMA_FAULTS);
+        Err(errors.map(|error| fault(error.instance_path().as_str(), &error.masked().to_string())).collect())
     }
 }
 
 #[cfg(not(feature = "schema"))]
 impl Compiled {
-    fn new(root: Value, digest: crate::digest::DefinitionDigest) -> Result<Compiled, SchemaError> {
+    fn new(root: Value, _: steps::Shape, digest: crate::digest::DefinitionDigest) -> Result<Compiled, SchemaError> {
         let says_nothing = match &root {
             Value::Bool(pass) => *pass,
             Value::Object(keywords) => keywords.iter().all(|(keyword, value)| match keyword.as_str() {
@@ -168,6 +183,17 @@ fn fault(place: &str, what: &str) -> String {
         text.push('…');
     }
     text
+}
+
+/// How deep a value goes: 1 for one without members or items.
+#[cfg(feature = "schema")]
+fn depth(value: &Value) -> usize {
+    let below = match value {
+        Value::Array(items) => items.iter().map(depth).max(),
+        Value::Object(members) => members.values().map(depth).max(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    };
+    1 + below.unwrap_or(0)
 }
 
 /// The place of the first integer that the validator would round.

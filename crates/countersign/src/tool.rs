@@ -6,12 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use crate::call::{Call, Declared, Repeat, ToolId};
 use crate::digest::DefinitionDigest;
-use crate::json::{IngestError, Json};
+use crate::json::{Bounds, IngestError, Json};
+use crate::limits;
 use crate::permit::Running;
 use crate::refusal::Refusal;
 use crate::schema::{Schema, SchemaError};
@@ -41,6 +43,8 @@ pub struct Definition {
     schema: OnceLock<Result<Schema, SchemaError>>,
     #[serde(skip)]
     digest: OnceLock<DefinitionDigest>,
+    #[serde(skip)]
+    default_hint: OnceLock<Arc<str>>,
 }
 
 impl Definition {
@@ -56,6 +60,7 @@ impl Definition {
             toolset: None,
             schema: OnceLock::new(),
             digest: OnceLock::new(),
+            default_hint: OnceLock::new(),
         }
     }
 
@@ -91,7 +96,8 @@ impl Definition {
 
     /// The words for whoever is asked.
     pub fn hint_or_default(&self) -> Arc<str> {
-        self.hint.clone().unwrap_or_else(|| format!("Run `{}`", self.tool).into())
+        let default = || Arc::clone(self.default_hint.get_or_init(|| format!("Run `{}`", self.tool).into()));
+        self.hint.clone().unwrap_or_else(default)
     }
 }
 
@@ -143,6 +149,14 @@ pub trait Tool: Send + Sync {
         Ok(Declared::Nothing)
     }
 
+    /// Something for whoever is asked to look at: what these arguments would change. Must change nothing itself.
+    ///
+    /// Asked for only when a hold is about to open. It becomes the hold's payload, bound by its digest, in place of
+    /// whatever the agent gave along. A member `before` is shown as its difference to the argument `content`.
+    async fn preview(&self, _arguments: &Json) -> Option<Json> {
+        None
+    }
+
     /// Does it. There is no other way in than a [`Running`], and only a consumed permit becomes one.
     async fn run(&self, running: Running) -> Result<Json, ToolError>;
 
@@ -158,6 +172,17 @@ pub(crate) fn declared(tool: &dyn Tool, arguments: &Json) -> Declared {
         Ok(Ok(declared)) => declared,
         Ok(Err(_)) | Err(_) => Declared::AskForThese,
     }
+}
+
+/// A preview that panicked, came late or was too much.
+pub(crate) struct NoPreview;
+
+/// Asks a tool for something to look at.
+pub(crate) async fn preview(tool: &dyn Tool, arguments: &Json) -> Result<Option<Json>, NoPreview> {
+    let preview = AssertUnwindSafe(async { tool.preview(arguments).await }).catch_unwind();
+    let preview = tokio::time::timeout(limits::PREVIEW_WITHIN, preview).await;
+    let preview = preview.map_err(|_| NoPreview)?.map_err(|_| NoPreview)?;
+    preview.map(|json| Json::ingest(json.as_str(), Bounds::PAYLOAD).map_err(|_| NoPreview)).transpose()
 }
 
 /// Several tools under one name.
@@ -228,6 +253,10 @@ impl Tool for Declaring {
 
     fn declares(&self, arguments: &Json) -> Result<Declared, String> {
         Ok(self.inner.declares(arguments)?.max(self.declared))
+    }
+
+    async fn preview(&self, arguments: &Json) -> Option<Json> {
+        self.inner.preview(arguments).await
     }
 
     async fn run(&self, running: Running) -> Result<Json, ToolError> {

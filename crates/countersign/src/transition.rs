@@ -266,6 +266,7 @@ pub(crate) fn open_hold(call: &mut Call, hint: Option<Arc<str>>, payload: Option
     let terms = Arc::clone(&call.verdict.terms);
     let expires_at = expiry(&terms, now);
     let id = HoldId::new();
+    call.holds.reserve_exact(1);
     call.holds.push(Hold {
         id,
         kind: HoldKind::BeforeRun,

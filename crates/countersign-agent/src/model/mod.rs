@@ -1,11 +1,37 @@
 //! Models: what an agent thinks with. One trait, streaming first.
 
+mod anthropic;
+mod config;
+mod dialect;
+mod fault;
+mod gemini;
+mod history;
+mod http;
+mod manual;
+mod openai;
+mod price;
+mod responses;
+mod retry;
+mod scripted;
+mod sse;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use countersign::json::Json;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
+
+pub use anthropic::{Anthropic, Messages};
+pub use config::{Sources, from_config};
+pub use gemini::{Gemini, GenerateContent};
+pub use http::Remote;
+pub use manual::{Lines, Manual};
+pub use openai::{ChatCompletions, OpenAi};
+pub use price::Pricing;
+pub use responses::{Responses, ResponsesApi};
+pub use retry::Patience;
+pub use scripted::{Scripted, Turn};
 
 /// A tool as a model is told about it.
 #[derive(Clone, Debug)]
@@ -86,6 +112,13 @@ pub struct Given {
     /// Whether it is an error or a refusal.
     #[serde(default)]
     pub is_error: bool,
+}
+
+impl Given {
+    /// The text, saying itself whether it is an error: for models that have no other way to be told.
+    fn in_words(&self) -> String {
+        if self.is_error { format!("Error: {}", self.text) } else { self.text.to_string() }
+    }
 }
 
 /// A piece of an answer, as it arrives.

@@ -1,5 +1,7 @@
-//! The agent runtime, seen from outside.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on is a test that fails")]
+//! The agent runtime, from outside.
+
+// Helpers of tests are tests too: a panic in them is a failed test.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod bed;
 mod loop_agents;
@@ -10,3 +12,5 @@ mod loop_limits;
 mod loop_restart;
 mod loop_stream;
 mod loop_time;
+mod models;
+mod tools;

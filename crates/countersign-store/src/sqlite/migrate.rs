@@ -42,6 +42,8 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
 /// What every connection needs: nothing is acknowledged before it is on disk, and the schema is not trusted.
 fn settle(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(64);
+    // Plans depend on the query alone. Otherwise a new value makes SQLite compile a query anew, each time.
+    connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.execute_batch(
         "PRAGMA synchronous = FULL;
          PRAGMA foreign_keys = ON;

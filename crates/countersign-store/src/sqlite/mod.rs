@@ -1,5 +1,6 @@
 //! The SQLite store: one file, one writer that syncs once for many, readers beside it, other processes welcome.
 
+mod cache;
 mod file;
 mod migrate;
 #[cfg(test)]
@@ -28,6 +29,7 @@ use countersign::store::{Applied, CallFilter, EventFilter, Expect, Failure, Op, 
 use countersign::time::{Clock, SystemClock, Time};
 
 use crate::ConnectError;
+use cache::Cache;
 use read::Readers;
 use watch::Watcher;
 use writer::{Done, Job, Shared, Work, Writer};
@@ -71,7 +73,7 @@ impl SqliteStore {
         let shared = Arc::new(Shared { bell, clock, commits, own });
         let failed = |error| file::file(&path, error);
         let watcher = Watcher::start(&path, Arc::clone(&shared)).map_err(failed)?;
-        let writer = Writer { connection, jobs: queue, shared: Arc::clone(&shared) };
+        let writer = Writer { connection, jobs: queue, shared: Arc::clone(&shared), cache: Cache::default() };
         let thread = std::thread::Builder::new().name("countersign-write".into());
         let writer = thread.spawn(move || writer.work()).map_err(failed)?;
         let readers = Readers::new(path.clone());

@@ -44,6 +44,8 @@ fn transitions_find_their_rows_by_index() {
     check(&connection, state::BY_KEY, "calls_key");
     check(&connection, state::DENIAL, "calls_denied");
     check(&connection, state::DOUBT, "calls_doubt");
+    check(&connection, state::ANY_DOUBT, "calls_seldom");
+    check(&connection, state::ANY_DENIAL, "calls_denied");
     check(&connection, state::GRANTS, "grants_target");
     check(&connection, state::MOVED, "INTEGER PRIMARY KEY");
     check(&connection, read::DUE, "calls_due");

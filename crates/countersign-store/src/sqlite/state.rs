@@ -1,13 +1,12 @@
 //! What a transition reads and writes: SQL on the writer's connection, inside its transaction.
 //!
-//! Chain heads, counters and halts are kept in memory for the length of one transaction, in which nobody else can
-//! write, and never longer: another process may own the next one.
+//! Chain heads and counters change in memory and are written once, before the commit. What was read or written stays in
+//! the [`Cache`] for as long as the database proves that nobody else wrote.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use countersign::call::{Call, CallState, Chain, Path, ToolId};
-use countersign::digest::{ArgumentDigest, EventHash};
+use countersign::digest::ArgumentDigest;
 use countersign::event::{Draft, EventName, Head};
 use countersign::grant::Grant;
 use countersign::id::{CallId, GrantId, HoldId};
@@ -16,6 +15,7 @@ use countersign::store::{Halted, MovedHeads, State, StoreError};
 use countersign::time::Time;
 use rusqlite::{Connection, OptionalExtension as _, Params, ToSql, params};
 
+use super::cache::{Any, Cache, ChainRow, Meta};
 use super::rows;
 
 // Reads that must find their rows by an index, however many there are; `plans.rs` checks that they do.
@@ -30,18 +30,19 @@ pub(super) const GRANTS: &str = "SELECT body FROM grants WHERE target IN (?1, ?2
      AND expires_at > ?4 AND (session IS NULL OR session = ?5) ORDER BY session IS NULL, id";
 pub(super) const MOVED: &str = "SELECT name, seq, head FROM chains \
      WHERE id IN (SELECT chain FROM events WHERE id > ?1) AND signed < seq ORDER BY name";
+pub(super) const ANY_GRANT: &str = "SELECT EXISTS (SELECT 1 FROM grants)";
+pub(super) const ANY_DOUBT: &str = "SELECT EXISTS (SELECT 1 FROM calls WHERE state = 'in_doubt')";
+pub(super) const ANY_DENIAL: &str = "SELECT EXISTS (SELECT 1 FROM calls WHERE denied = 1)";
 pub(super) const OF_HOLD: &str = "SELECT body FROM calls WHERE id = (SELECT call FROM holds WHERE id = ?1)";
 
 /// One transaction of the writer.
 pub(super) struct Batch<'c> {
     pub(super) connection: &'c Connection,
+    cache: &'c mut Cache,
     pub(super) now: Time,
     /// Why the whole transaction is lost, if it is.
     pub(super) broken: Option<String>,
     pub(super) news: News,
-    chains: HashMap<Chain, ChainRow>,
-    meta: Option<Meta>,
-    halts: Option<Vec<String>>,
 }
 
 /// What to tell once the transaction is committed.
@@ -54,42 +55,21 @@ pub(super) struct News {
     pub(super) events: Option<(i64, i64)>,
 }
 
-struct ChainRow {
-    id: i64,
-    head: Head,
-    signed: u64,
-    pending: u64,
-    /// The sequence number its row has.
-    stored: u64,
-    changed: bool,
-}
-
-struct Meta {
-    pending: u64,
-    policy: Option<Arc<str>>,
-    signed_event: i64,
-    last_checkpoint: Option<EventHash>,
-    changed: bool,
-}
-
 impl<'c> Batch<'c> {
-    pub(super) fn new(connection: &'c Connection) -> Batch<'c> {
-        let (chains, news) = (HashMap::new(), News::default());
-        Batch { connection, now: Time::default(), broken: None, news, chains, meta: None, halts: None }
+    pub(super) fn new(connection: &'c Connection, cache: &'c mut Cache) -> Batch<'c> {
+        Batch { connection, cache, now: Time::default(), broken: None, news: News::default() }
     }
 
     /// Forgets what was read: the transaction was rolled back to before it.
     pub(super) fn forget(&mut self) {
-        self.chains.clear();
-        self.meta = None;
-        self.halts = None;
+        self.cache.forget();
     }
 
     /// Writes what was kept in memory. Nothing is committed before.
     pub(super) fn flush(&mut self) -> Result<(), StoreError> {
         let connection = self.connection;
         let mut changed = Vec::new();
-        for row in self.chains.values_mut().filter(|row| row.changed) {
+        for row in self.cache.chains.values_mut().filter(|row| row.changed) {
             let (seq, signed) = (rows::signed(row.head.seq)?, rows::signed(row.signed)?);
             let (pending, stored) = (rows::signed(row.pending)?, rows::signed(row.stored)?);
             changed.push((row.id, seq, *row.head.hash.as_bytes(), signed, pending, stored));
@@ -101,7 +81,7 @@ impl<'c> Batch<'c> {
         for (id, seq, head, signed, pending, stored) in changed {
             self.write_one(CHAIN, params![id, seq, head, signed, pending, stored], "chain")?;
         }
-        let Some(meta) = self.meta.as_mut().filter(|meta| meta.changed) else { return Ok(()) };
+        let Some(meta) = self.cache.meta.as_mut().filter(|meta| meta.changed) else { return Ok(()) };
         meta.changed = false;
         let checkpoint = meta.last_checkpoint.map(|hash| *hash.as_bytes());
         let values = params![rows::signed(meta.pending)?, meta.policy.as_deref(), meta.signed_event, checkpoint];
@@ -143,8 +123,20 @@ impl<'c> Batch<'c> {
         }
     }
 
+    /// Whether there is any row of a kind at all. Looked up once; whoever writes one says so.
+    fn any(&mut self, sql: &str, known: impl Fn(&mut Any) -> &mut Option<bool>) -> Result<bool, StoreError> {
+        if let Some(found) = *known(&mut self.cache.any) {
+            return Ok(found);
+        }
+        let connection = self.connection;
+        let read = connection.prepare_cached(sql).and_then(|mut statement| statement.query_row([], |row| row.get(0)));
+        let found = read.map_err(|error| self.sql(error))?;
+        *known(&mut self.cache.any) = Some(found);
+        Ok(found)
+    }
+
     fn meta(&mut self) -> Result<&mut Meta, StoreError> {
-        if self.meta.is_none() {
+        if self.cache.meta.is_none() {
             const READ: &str = "SELECT pending, policy, signed_event, last_checkpoint FROM meta";
             let connection = self.connection;
             let read = connection.prepare_cached(READ).and_then(|mut statement| {
@@ -155,7 +147,7 @@ impl<'c> Batch<'c> {
                 })
             });
             let (pending, policy, signed_event, checkpoint) = read.map_err(|error| self.sql(error))?;
-            self.meta = Some(Meta {
+            self.cache.meta = Some(Meta {
                 pending: pending.unsigned_abs(),
                 policy: policy.map(Into::into),
                 signed_event,
@@ -163,18 +155,18 @@ impl<'c> Batch<'c> {
                 changed: false,
             });
         }
-        self.meta.as_mut().ok_or(StoreError::Closed)
+        self.cache.meta.as_mut().ok_or(StoreError::Closed)
     }
 
     fn chain(&mut self, chain: &Chain) -> Result<&mut ChainRow, StoreError> {
-        if !self.chains.contains_key(chain) {
+        if !self.cache.chains.contains_key(chain) {
             let row = match self.read_chain(chain)? {
                 Some(row) => row,
                 None => self.new_chain(chain)?,
             };
-            self.chains.insert(chain.clone(), row);
+            self.cache.chains.insert(chain.clone(), row);
         }
-        self.chains.get_mut(chain).ok_or(StoreError::Closed)
+        self.cache.chains.get_mut(chain).ok_or(StoreError::Closed)
     }
 
     fn read_chain(&mut self, chain: &Chain) -> Result<Option<ChainRow>, StoreError> {
@@ -206,15 +198,15 @@ impl<'c> Batch<'c> {
     }
 
     fn halts(&mut self) -> Result<&[String], StoreError> {
-        if self.halts.is_none() {
+        if self.cache.halts.is_none() {
             let connection = self.connection;
             let read = connection.prepare_cached("SELECT who FROM halts").and_then(|mut statement| {
                 let halts = statement.query_map([], |row| row.get(0))?;
                 halts.collect::<rusqlite::Result<Vec<String>>>()
             });
-            self.halts = Some(read.map_err(|error| self.sql(error))?);
+            self.cache.halts = Some(read.map_err(|error| self.sql(error))?);
         }
-        Ok(self.halts.as_deref().unwrap_or_default())
+        Ok(self.cache.halts.as_deref().unwrap_or_default())
     }
 
     fn count_pending(&mut self, chain: &Chain, by: i64) -> Result<(), StoreError> {
@@ -304,11 +296,17 @@ impl State for Batch<'_> {
     }
 
     fn call(&mut self, id: CallId) -> Result<Option<Arc<Call>>, StoreError> {
+        if let Some(call) = self.cache.call(id) {
+            return Ok(Some(call));
+        }
         let body = self.text("SELECT body FROM calls WHERE id = ?1", [id.as_bytes()])?;
         body.map(|body| rows::call(&body, Some(id))).transpose()
     }
 
     fn call_of_hold(&mut self, hold: HoldId) -> Result<Option<Arc<Call>>, StoreError> {
+        if let Some(call) = self.cache.call_of_hold(hold) {
+            return Ok(Some(call));
+        }
         let body = self.text(OF_HOLD, [hold.as_bytes()])?;
         body.map(|body| rows::call(&body, None)).transpose()
     }
@@ -319,12 +317,18 @@ impl State for Batch<'_> {
     }
 
     fn denial(&mut self, path: &Path, arguments: &ArgumentDigest) -> Result<Option<Refusal>, StoreError> {
+        if !self.any(ANY_DENIAL, |any| &mut any.denial)? {
+            return Ok(None);
+        }
         let place = params![&*path.principal, &*path.chain().0, rows::run(path), arguments.as_bytes()];
         let Some(body) = self.text(DENIAL, place)? else { return Ok(None) };
         Ok(rows::call(&body, None)?.refusal.clone())
     }
 
     fn doubt(&mut self, path: &Path, arguments: &ArgumentDigest) -> Result<Option<CallId>, StoreError> {
+        if !self.any(ANY_DOUBT, |any| &mut any.doubt)? {
+            return Ok(None);
+        }
         let connection = self.connection;
         let place = params![&*path.chain().0, arguments.as_bytes()];
         let read = connection
@@ -335,6 +339,9 @@ impl State for Batch<'_> {
     }
 
     fn grants_for(&mut self, path: &Path, tool: &ToolId, arguments: &ArgumentDigest) -> Result<Vec<Grant>, StoreError> {
+        if !self.any(ANY_GRANT, |any| &mut any.grant)? {
+            return Ok(Vec::new());
+        }
         let bodies = self.grant_bodies(path, tool, arguments).map_err(|error| self.sql(error))?;
         let mut grants = Vec::with_capacity(bodies.len());
         for body in bodies {
@@ -404,10 +411,18 @@ impl State for Batch<'_> {
         let waits = |call: &Call| i64::from(call.state == CallState::Pending);
         self.count_pending(&chain, waits(&call) - before.map_or(0, waits))?;
         self.news.calls.push(call.id);
+        if call.state == CallState::InDoubt {
+            self.cache.any.doubt = Some(true);
+        }
+        if rows::is_remembered_denial(&call) {
+            self.cache.any.denial = Some(true);
+        }
+        self.cache.keep(&call);
         Ok(())
     }
 
     fn put_grant(&mut self, grant: &Grant) -> Result<(), StoreError> {
+        self.cache.any.grant = Some(true);
         const INSERT: &str = "INSERT INTO grants (id, principal, session, target, expires_at, revoked, version, body) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
         const UPDATE: &str = "UPDATE grants SET expires_at = ?3, revoked = ?4, version = ?5, body = ?6 \
@@ -429,7 +444,7 @@ impl State for Batch<'_> {
             Halted::Yes => self.write("INSERT OR IGNORE INTO halts (who) VALUES (?1)", [&who])?,
             Halted::No => self.write("DELETE FROM halts WHERE who = ?1", [&who])?,
         };
-        self.halts = None;
+        self.cache.halts = None;
         self.news.all = true;
         Ok(())
     }

@@ -17,6 +17,7 @@ use countersign::time::Clock;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use super::cache::Cache;
 use super::records;
 use super::state::{Batch, News};
 
@@ -61,6 +62,7 @@ pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) jobs: Receiver<Job>,
     pub(super) shared: Arc<Shared>,
+    pub(super) cache: Cache,
 }
 
 /// How operations are kept apart within one transaction.
@@ -116,15 +118,19 @@ impl Writer {
             run_cached(&self.connection, "COMMIT")?;
             Ok(written)
         });
-        if written.is_err() && !self.connection.is_autocommit() {
-            // Should even this fail, the next `BEGIN` does too, and nothing is acknowledged.
-            let _ = self.connection.execute_batch("ROLLBACK");
+        if written.is_err() {
+            self.cache.forget();
+            if !self.connection.is_autocommit() {
+                // Should even this fail, the next `BEGIN` does too, and nothing is acknowledged.
+                let _ = self.connection.execute_batch("ROLLBACK");
+            }
         }
         written
     }
 
-    fn run_all(&self, works: &[Work], care: Care) -> Result<(Vec<Answer>, News), Fault> {
-        let mut batch = Batch::new(&self.connection);
+    fn run_all(&mut self, works: &[Work], care: Care) -> Result<(Vec<Answer>, News), Fault> {
+        self.cache.check(&self.connection)?;
+        let mut batch = Batch::new(&self.connection, &mut self.cache);
         let mut answers = Vec::with_capacity(works.len());
         let clock = &*self.shared.clock;
         for work in works {

@@ -25,7 +25,7 @@ use crate::refusal::{Refusal, RefusalKind};
 use crate::signer::Signer;
 use crate::store::{CallFilter, Claimant, Expect, Failure, NewCall, Op, Store, Submission};
 use crate::time::{Clock as _, SystemClock};
-use crate::tool::Definition;
+use crate::tool::{Definition, NoPreview, Tool, preview};
 use crate::transition::{Asking, Deciding, Edit, Rejection, Unasked};
 use crate::verdict::{Because, Effect, Verdict};
 
@@ -73,11 +73,12 @@ impl Local {
     pub(crate) async fn submit(
         self: &Arc<Self>,
         asks: &Arc<Asks>,
+        tool: &dyn Tool,
         definition: &Arc<Definition>,
         checked: Checked,
     ) -> Result<Arc<Call>, GateError> {
         self.write_down(definition).await?;
-        self.freeze(asks, Some(definition), checked).await
+        self.freeze(asks, Some((tool, definition)), checked).await
     }
 
     pub(crate) async fn submit_unknown(
@@ -107,13 +108,17 @@ impl Local {
     async fn freeze(
         self: &Arc<Self>,
         asks: &Arc<Asks>,
-        definition: Option<&Arc<Definition>>,
+        known: Option<(&dyn Tool, &Arc<Definition>)>,
         checked: Checked,
     ) -> Result<Arc<Call>, GateError> {
         let id = CallId::new();
         for _ in 0..STALE_RETRIES {
             let policy = self.policy.load_full();
-            let submission = self.submission(asks, id, definition, &checked, &policy);
+            let definition = known.map(|(_, definition)| definition);
+            let mut submission = self.submission(asks, id, definition, &checked, &policy);
+            if let Some((tool, _)) = known {
+                self.preview(tool, &mut submission.call).await;
+            }
             match self.store.run(Op::Submit(Box::new(submission))).await {
                 Err(Failure::Rejected(Rejection::StalePolicy)) => self.follow_store().await?,
                 Err(failure) => return Err(failure.into()),
@@ -177,6 +182,19 @@ impl Local {
             limits: Arc::clone(&self.limits),
             claim: None,
             policy: Policy::clone(policy),
+        }
+    }
+
+    /// Lets the tool show what a call would change, where people will be asked about it.
+    async fn preview(&self, tool: &dyn Tool, call: &mut NewCall) {
+        if call.refusal.is_some() || call.verdict.effect != Effect::Ask {
+            return;
+        }
+        match preview(tool, &call.facts.arguments).await {
+            Ok(None) => {}
+            Ok(Some(preview)) => call.payload = Some(self.redactor.arguments(&preview, None).unwrap_or(preview)),
+            // Stops no call; but what the agent gave along must not pass for what the tool would have shown.
+            Err(NoPreview) => call.payload = None,
         }
     }
 

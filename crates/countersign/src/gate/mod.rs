@@ -158,7 +158,7 @@ impl Gate {
     pub async fn submit(&self, tool: &dyn Tool, proposal: Proposal) -> Result<Arc<Call>, GateError> {
         let definition = tool.definition();
         let checked = self.hooks.check(tool, &definition, proposal, &self.local.limits).await?;
-        self.local.submit(&self.asks, &definition, checked).await
+        self.local.submit(&self.asks, tool, &definition, checked).await
     }
 
     /// Records a call to a tool that does not exist: refused, nobody is asked.

@@ -79,9 +79,29 @@ fn listed(keywords: &serde_json::Map<String, Value>) -> usize {
     list.map_or(0, Vec::len)
 }
 
+/// What is known of a schema before it meets a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// How many subschemas stand above one another for one value, at most.
+    pub(crate) height: usize,
+    /// The weight of all subschemas together, where none can be evaluated twice for one value.
+    pub(crate) weight: Option<u64>,
+}
+
+impl Shape {
+    /// Whether checking so much cannot be too much work, whatever exactly it is.
+    ///
+    /// A schema without references is a tree: each subschema meets each value at most once.
+    pub(crate) fn is_cheap(&self, bytes: usize) -> bool {
+        let (values, letters) = (bytes as u64, 1 + bytes as u64 / 64);
+        let most = self.weight.and_then(|weight| weight.checked_mul(values)?.checked_mul(letters));
+        most.is_some_and(|most| most <= limits::SCHEMA_STEPS)
+    }
+}
+
 /// Refuses what cannot be read in one place and in bounded time: references that leave the schema or depend on a base
 /// address, too many of them, and schemas that refer to themselves without looking deeper into the value.
-pub(crate) fn check(root: &Value) -> Result<(), SchemaError> {
+pub(crate) fn check(root: &Value) -> Result<Shape, SchemaError> {
     let mut targets = HashSet::new();
     check_references(root, root, &mut targets)?;
     if targets.len() > limits::SCHEMA_REFERENCES {
@@ -89,15 +109,26 @@ pub(crate) fn check(root: &Value) -> Result<(), SchemaError> {
     }
     let mut heights = HashMap::new();
     let mut every = vec![root];
+    let mut shape = Shape { height: 0, weight: targets.is_empty().then_some(0) };
     while let Some(node) = every.pop() {
-        height(root, node, 0, &mut heights)?;
+        shape.height = shape.height.max(height(root, node, 0, &mut heights)?);
+        shape.weight = shape.weight.and_then(|sum| sum.checked_add(heaviest(node)?));
         match node {
             Value::Object(members) => every.extend(members.values()),
             Value::Array(items) => every.extend(items),
             _ => {}
         }
     }
-    Ok(())
+    Ok(shape)
+}
+
+/// What one subschema weighs at most for one letter of a value; nothing for one that looks at values twice.
+fn heaviest(node: &Value) -> Option<u64> {
+    let Value::Object(keywords) = node else { return Some(1) };
+    if ["unevaluatedProperties", "unevaluatedItems"].iter().any(|keyword| keywords.contains_key(*keyword)) {
+        return None;
+    }
+    Some(bare_weight(keywords) + pattern_bytes(keywords))
 }
 
 fn check_references<'s>(root: &Value, node: &'s Value, targets: &mut HashSet<&'s str>) -> Result<(), SchemaError> {
@@ -205,8 +236,15 @@ fn applies<'v>(step: Step<'_>, value: &'v Value) -> Vec<&'v Value> {
 #[cfg(feature = "schema")]
 fn weight(node: &Value, value: &Value) -> u64 {
     let Value::Object(keywords) = node else { return 1 };
+    let text = value.as_str().map_or(0, str::len) as u64;
+    bare_weight(keywords) + (pattern_bytes(keywords) * text) / 64
+}
+
+fn bare_weight(keywords: &serde_json::Map<String, Value>) -> u64 {
     let choices = keywords.get("enum").and_then(Value::as_array).map_or(0, Vec::len);
-    let pattern = keywords.get("pattern").and_then(Value::as_str).map_or(0, str::len);
-    let text = value.as_str().map_or(0, str::len);
-    1 + choices as u64 + keywords.len() as u64 + (pattern as u64 * text as u64) / 64
+    1 + choices as u64 + keywords.len() as u64
+}
+
+fn pattern_bytes(keywords: &serde_json::Map<String, Value>) -> u64 {
+    keywords.get("pattern").and_then(Value::as_str).map_or(0, str::len) as u64
 }

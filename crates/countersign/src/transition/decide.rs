@@ -93,6 +93,7 @@ fn decided(call: &Call, deciding: &Deciding, closes: bool) -> Draft {
 
 fn record(call: &mut Call, deciding: &Deciding, counts_for: Vec<usize>, state: HoldState, now: Time) {
     if let Some(hold) = call.holds.iter_mut().find(|hold| hold.id == deciding.hold) {
+        hold.decisions.reserve_exact(1);
         hold.decisions.push(Decision { at: now, counts_for, ..deciding.decision.clone() });
         hold.state = state;
     }

@@ -8,6 +8,7 @@ mod grants;
 mod identity;
 mod in_run;
 mod order;
+mod preview;
 mod repeat;
 mod scope;
 mod time;

@@ -60,7 +60,7 @@ impl Forged {
             EventName::HoldOpened => draft.flag("in_run", how == "in_run"),
             EventName::HoldDecided => {
                 let answer = if ["deny", "respond"].contains(&how) { how } else { "approve" };
-                let draft = draft.plain("answer", answer).flag("closes", how != "first");
+                let draft = draft.text("answer", answer).flag("closes", how != "first");
                 if how == "edit" { draft.json("after", &Json::empty()) } else { draft }
             }
             EventName::CallClaimed | EventName::CallSucceeded | EventName::CallFailed => {

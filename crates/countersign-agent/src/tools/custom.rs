@@ -1,0 +1,111 @@
+//! Tools that an operator describes in the configuration: programs, HTTP requests, and tools that a client runs.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use countersign::config::{ToolConfig, ToolRun};
+use countersign::json::{Bounds, IngestError};
+use countersign::schema::SchemaError;
+use countersign::{Definition, Json, Tool};
+
+use crate::limits;
+
+mod command;
+mod http;
+
+/// What a configured tool becomes.
+#[derive(Clone)]
+pub enum Made {
+    /// A tool that runs here.
+    Tool(Arc<dyn Tool>),
+    /// A tool that the session's client runs. Only its definition is known here.
+    Client(Arc<Definition>),
+}
+
+impl Made {
+    /// What the tool is.
+    pub fn definition(&self) -> Arc<Definition> {
+        match self {
+            Made::Tool(tool) => tool.definition(),
+            Made::Client(definition) => Arc::clone(definition),
+        }
+    }
+}
+
+impl std::fmt::Debug for Made {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let place = match self {
+            Made::Tool(_) => "here",
+            Made::Client(_) => "at the client",
+        };
+        write!(f, "Made({}, runs {place})", self.definition().tool)
+    }
+}
+
+/// Why a configured tool cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CustomError {
+    /// It has no command.
+    #[error("tool `{0}` has an empty command")]
+    NoCommand(Arc<str>),
+    /// Its schema cannot be used.
+    #[error("tool `{tool}` has a schema that cannot be used: {why}")]
+    Schema {
+        /// The tool.
+        tool: Arc<str>,
+        /// Why.
+        why: SchemaError,
+    },
+    /// Its HTTP request is not well described.
+    #[error("tool `{tool}` has an `http` that cannot be used: {why}")]
+    Http {
+        /// The tool.
+        tool: Arc<str>,
+        /// Why.
+        why: String,
+    },
+    /// It runs in a way that this version does not know.
+    #[error("tool `{0}` runs in a way that is not known here")]
+    UnknownRun(Arc<str>),
+}
+
+/// Makes a tool of what an operator wrote. Commands start in `base`, the folder of the configuration file.
+pub fn from_config(config: &ToolConfig, base: &Path) -> Result<Made, CustomError> {
+    let definition = Arc::new(definition(config)?);
+    match &config.run {
+        ToolRun::Client => Ok(Made::Client(definition)),
+        ToolRun::Command(words) => match words.split_first() {
+            Some((program, rest)) if !program.is_empty() => {
+                let tool = command::CommandTool::new(definition, program.clone(), rest.to_vec(), base.to_owned());
+                Ok(Made::Tool(Arc::new(tool)))
+            }
+            _ => Err(CustomError::NoCommand(Arc::clone(&config.name))),
+        },
+        ToolRun::Http(http) => {
+            let tool = http::HttpTool::new(definition, http);
+            let tool = tool.map_err(|why| CustomError::Http { tool: Arc::clone(&config.name), why })?;
+            Ok(Made::Tool(Arc::new(tool)))
+        }
+        _ => Err(CustomError::UnknownRun(Arc::clone(&config.name))),
+    }
+}
+
+fn definition(config: &ToolConfig) -> Result<Definition, CustomError> {
+    let description = config.description.clone().unwrap_or_default();
+    let mut definition = Definition::new(Arc::clone(&config.name), description);
+    definition.repeat = config.repeat;
+    if let Some(schema) = &config.input_schema {
+        definition.input_schema = schema.clone();
+    }
+    definition.schema().map_err(|why| CustomError::Schema { tool: Arc::clone(&config.name), why })?;
+    Ok(definition)
+}
+
+/// What a tool answered: JSON where it is, else its text.
+fn result_of(bytes: &[u8]) -> Json {
+    let text = String::from_utf8_lossy(bytes);
+    let bounds = Bounds { bytes: limits::COMMAND_RESULT_BYTES, ..Bounds::PAYLOAD };
+    let read: Result<Json, IngestError> = Json::ingest(text.trim(), bounds);
+    read.unwrap_or_else(|_| Json::string(&text))
+}

@@ -1,0 +1,54 @@
+//! A tool that is a program: the arguments go in as JSON, the result comes out.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use countersign::{Definition, Json, Running, Tool, ToolError};
+
+use super::result_of;
+use crate::limits;
+use crate::tools::clip::Clip;
+use crate::tools::process::{self, Ended};
+
+/// Runs a program of the operator's choice. The agent chooses its input, never its name or its words.
+pub(super) struct CommandTool {
+    definition: Arc<Definition>,
+    program: String,
+    words: Vec<String>,
+    folder: PathBuf,
+}
+
+impl CommandTool {
+    pub(super) fn new(definition: Arc<Definition>, program: String, words: Vec<String>, folder: PathBuf) -> Self {
+        CommandTool { definition, program, words, folder }
+    }
+}
+
+#[async_trait]
+impl Tool for CommandTool {
+    fn definition(&self) -> Arc<Definition> {
+        Arc::clone(&self.definition)
+    }
+
+    async fn run(&self, running: Running) -> Result<Json, ToolError> {
+        let mut command = process::command(&self.program, &self.folder);
+        command.args(&self.words).env("COUNTERSIGN_IDEMPOTENCY_KEY", running.idempotency_key());
+        let input = running.arguments().as_str().as_bytes().to_vec();
+        // Both ends together are as long as an answer may be, so nothing of one that fits is cut.
+        let output = Clip::new(limits::COMMAND_RESULT_BYTES / 2);
+        let ran = process::run_with_input(command, limits::COMMAND_TIME, input, output).await;
+        let ran = ran.map_err(|error| ToolError::Failed(format!("`{}` could not be run: {error}", self.program)))?;
+        match ran.ended {
+            Ended::Exited(0) => Ok(result_of(ran.output.text().as_bytes())),
+            Ended::Exited(code) => {
+                Err(ToolError::Failed(format!("exit code {code}: {}", ran.errors.text().trim_end())))
+            }
+            Ended::Killed(signal) => Err(ToolError::NoAnswer(format!("signal {signal} killed the program"))),
+            Ended::TimedOut => {
+                let seconds = limits::COMMAND_TIME.as_secs();
+                Err(ToolError::NoAnswer(format!("the program was killed after {seconds} s, with all it had started")))
+            }
+        }
+    }
+}

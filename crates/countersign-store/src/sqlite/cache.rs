@@ -1,0 +1,96 @@
+//! What the writer remembers from one transaction to the next, while the database proves that it is still so.
+//!
+//! INVARIANT: `PRAGMA data_version` is read inside every transaction, and it moves whenever anybody else committed. Then
+//! everything is forgotten. So another process on the same file is never missed, and one writer alone reads no row twice.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use countersign::call::{Call, Chain};
+use countersign::digest::EventHash;
+use countersign::event::Head;
+use countersign::id::{CallId, HoldId};
+use rusqlite::Connection;
+
+/// Chains and calls kept. Beyond that all are forgotten at once, which costs a few reads.
+const MOST: usize = 8_192;
+
+/// The rows the writer read or wrote last.
+#[derive(Default)]
+pub(super) struct Cache {
+    version: Option<i64>,
+    pub(super) chains: HashMap<Chain, ChainRow>,
+    pub(super) meta: Option<Meta>,
+    pub(super) halts: Option<Vec<String>>,
+    calls: HashMap<CallId, Arc<Call>>,
+    holds: HashMap<HoldId, CallId>,
+    /// Whether there is any grant, any doubt, any remembered denial at all; mostly there is none to look for.
+    pub(super) any: Any,
+}
+
+/// Whether rows of a kind exist at all; unknown until somebody looked.
+#[derive(Default)]
+pub(super) struct Any {
+    pub(super) grant: Option<bool>,
+    pub(super) doubt: Option<bool>,
+    pub(super) denial: Option<bool>,
+}
+
+/// The end of a chain, as its row has it or will have it.
+pub(super) struct ChainRow {
+    pub(super) id: i64,
+    pub(super) head: Head,
+    pub(super) signed: u64,
+    pub(super) pending: u64,
+    /// The sequence number its row has.
+    pub(super) stored: u64,
+    pub(super) changed: bool,
+}
+
+/// The row of things there is one of.
+pub(super) struct Meta {
+    pub(super) pending: u64,
+    pub(super) policy: Option<Arc<str>>,
+    pub(super) signed_event: i64,
+    pub(super) last_checkpoint: Option<EventHash>,
+    pub(super) changed: bool,
+}
+
+impl Cache {
+    /// Forgets everything if anybody else wrote. To be called first in every transaction.
+    pub(super) fn check(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let version = connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
+        if self.version != Some(version) || self.chains.len().max(self.calls.len()) > MOST {
+            self.forget();
+            self.version = Some(version);
+        }
+        Ok(())
+    }
+
+    /// Forgets everything: what was written is rolled back, or may be.
+    pub(super) fn forget(&mut self) {
+        *self = Cache::default();
+    }
+
+    pub(super) fn call(&self, id: CallId) -> Option<Arc<Call>> {
+        self.calls.get(&id).cloned()
+    }
+
+    pub(super) fn call_of_hold(&self, hold: HoldId) -> Option<Arc<Call>> {
+        self.call(*self.holds.get(&hold)?)
+    }
+
+    /// Remembers a call as it is in the database. One that has ended is seldom asked for again.
+    pub(super) fn keep(&mut self, call: &Arc<Call>) {
+        for hold in &call.holds {
+            match call.state.is_final() {
+                true => self.holds.remove(&hold.id),
+                false => self.holds.insert(hold.id, call.id),
+            };
+        }
+        match call.state.is_final() {
+            true => self.calls.remove(&call.id),
+            false => self.calls.insert(call.id, Arc::clone(call)),
+        };
+    }
+}
