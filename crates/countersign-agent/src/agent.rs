@@ -97,17 +97,17 @@ impl Agent {
     ///
     /// Dropping the future leaves the run as a crash would: [`Agent::resume`] goes on with it.
     pub async fn run(&self, text: impl Into<Arc<str>>) -> Result<Reply, RunError> {
-        self.new_session().run(text).await
+        Session::unwritten(self.clone(), new_name()).run(text).await
     }
 
     /// Answers in a session of its own, in a task of its own. Needs a tokio runtime.
     pub fn spawn(&self, text: impl Into<Arc<str>>) -> RunHandle {
-        self.new_session().spawn(text)
+        Session::unwritten(self.clone(), new_name()).spawn(text)
     }
 
     /// Answers in a session of its own and tells everything on the way. Needs a tokio runtime.
     pub fn stream(&self, text: impl Into<Arc<str>>) -> RunStream {
-        self.new_session().stream(text)
+        Session::unwritten(self.clone(), new_name()).stream(text)
     }
 
     /// A conversation, begun or to be begun.
@@ -117,7 +117,7 @@ impl Agent {
 
     /// A conversation under a new name.
     pub fn new_session(&self) -> Session {
-        Session::begun_now(self.clone(), format!("session_{}", Uuid::now_v7().simple()).into())
+        Session::new(self.clone(), new_name())
     }
 
     /// Goes on with a session where it stopped. One that is done gives its reply again.
@@ -303,14 +303,14 @@ impl AgentBuilder {
         self
     }
 
-    /// How much one run may take.
+    /// How much a run that begins with this agent may take.
     #[must_use]
     pub fn limits(mut self, limits: RunLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// How long one run may take, downtime included. Then it is cancelled.
+    /// How long a run that begins with this agent may take, downtime included. Then it is cancelled.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -369,6 +369,10 @@ impl AgentBuilder {
         };
         Ok(Agent { inner: Arc::new(inner) })
     }
+}
+
+fn new_name() -> Arc<str> {
+    format!("session_{}", Uuid::now_v7().simple()).into()
 }
 
 /// Names stand in paths, rules and tool names that models are offered.

@@ -58,23 +58,24 @@ pub struct Listed {
 pub struct Session {
     agent: Agent,
     path: Path,
-    begun: Begun,
+    written: Written,
 }
 
 /// Whether there may be something to read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Begun {
-    Now,
+enum Written {
+    Nothing,
     Perhaps,
 }
 
 impl Session {
     pub(crate) fn new(agent: Agent, id: Arc<str>) -> Session {
-        Session { agent, path: Path::session(id), begun: Begun::Perhaps }
+        Session { agent, path: Path::session(id), written: Written::Perhaps }
     }
 
-    pub(crate) fn begun_now(agent: Agent, id: Arc<str>) -> Session {
-        Session { begun: Begun::Now, ..Session::new(agent, id) }
+    /// A session under a name that was just made up, for one run: there is nothing to read.
+    pub(crate) fn unwritten(agent: Agent, id: Arc<str>) -> Session {
+        Session { written: Written::Nothing, ..Session::new(agent, id) }
     }
 
     /// Says under which credential the work is done; `local` where nobody says.
@@ -200,7 +201,7 @@ impl Session {
             biased;
             () = cancel.cancelled() => Err(RunError::Cancelled),
             driven = thread.go(text) => driven,
-            error = run::out_of_time(time_left) => Err(error),
+            () = run::out_of_time(time_left) => Err(RunError::TimedOut(self.agent.inner.timeout.unwrap_or_default())),
         };
         if let Some(why) = driven.as_ref().err().and_then(RunError::stops) {
             run::settle(&run, why).await?;
@@ -209,9 +210,9 @@ impl Session {
     }
 
     async fn open(&self, key: &SessionKey, may_begin: bool) -> Result<Transcript, RunError> {
-        let transcript = match self.begun {
-            Begun::Now => Transcript::fresh(self.store(), key, MAIN),
-            Begun::Perhaps => Transcript::open(self.store(), key, MAIN).await?,
+        let transcript = match self.written {
+            Written::Nothing => Transcript::fresh(self.store(), key, MAIN),
+            Written::Perhaps => Transcript::open(self.store(), key, MAIN).await?,
         };
         match transcript.history.next() {
             Next::Nothing if !may_begin => Err(RunError::NoSession(self.id().into())),

@@ -193,7 +193,11 @@ impl History {
                 self.spent += spent;
                 self.say(Message::Results { results: given });
             }
-            Entry::Stopped { why } => self.stopped = Some(why),
+            Entry::Stopped { why } => {
+                // Their calls were ended with the run, and nobody waits for them.
+                self.children.clear();
+                self.stopped = Some(why);
+            }
         }
     }
 

@@ -18,7 +18,7 @@ use crate::error::RunError;
 use crate::event::{Place, RunEvent};
 use crate::model::{Given, Wanted};
 use crate::toolbox::{Kind, Listing, Slot};
-use crate::transcript::{Entry, Spent, Started};
+use crate::transcript::{Entry, History, Spent, Started};
 
 /// One turn's calls, and all that is needed to bring them to their ends.
 pub(super) struct Turn {
@@ -119,7 +119,7 @@ impl Turn {
             earlier: HashMap::new(),
         };
         if thread.resumed {
-            turn.earlier = proposed_since(&thread.gate, &turn.path, history.last_call).await?;
+            turn.earlier = open_calls(&thread.gate, &turn.path, history).await?;
         }
         Ok(turn)
     }
@@ -302,11 +302,14 @@ async fn together(turn: &Arc<Turn>, mut begun: Vec<Begun>) -> Result<Vec<Ending>
 }
 
 /// Calls of this thread that were proposed after the last result was written down, by key.
-pub(super) async fn proposed_since(
+pub(super) async fn open_calls(
     gate: &Gate,
     path: &Path,
-    last: Option<CallId>,
+    history: &History,
 ) -> Result<HashMap<Arc<str>, Arc<Call>>, RunError> {
+    // A child's thread is named by the call it began with, so nothing before that is its own.
+    let began_with = || path.thread.as_ref().and_then(|thread| thread.parse().ok());
+    let last = history.last_call.or_else(began_with);
     let mut found = HashMap::new();
     let mut filter = CallFilter {
         session: path.session.clone(),

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use countersign::call::{Outcome, Path};
+use countersign::limits::PAGE_ROWS;
+use countersign::store::CallFilter;
 use countersign::{Call, CallState, Gate, GateError, Refusal, RefusalKind};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use super::Run;
 use super::call::words;
-use super::calls::proposed_since;
+use super::calls::open_calls;
 use crate::error::RunError;
 use crate::limits;
 use crate::model::Given;
@@ -31,6 +33,7 @@ pub(crate) async fn settle(run: &Run, why: Stopped) -> Result<(), RunError> {
 
 async fn settle_once(run: &Run, why: Stopped) -> Result<(), RunError> {
     let mut transcript = close_thread(run, MAIN.into()).await?;
+    withdraw_the_rest(run, &transcript.history.run).await?;
     match transcript.history.next() {
         // What was answered in the last moment stays answered.
         Next::Nothing | Next::Done | Next::Stopped(_) => Ok(()),
@@ -61,7 +64,7 @@ async fn close_turn(run: &Run, transcript: &Transcript, thread: Arc<str>) -> Res
     let wording = &run.agent.inner.wording;
     let run_name = Some(Arc::clone(&history.run));
     let path = Path { run: run_name, thread: Some(Arc::clone(&thread)), ..run.path.clone() };
-    let proposed = proposed_since(gate, &path, history.last_call).await?;
+    let proposed = open_calls(gate, &path, history).await?;
     let refused = wording.refusal(&Refusal::new(RefusalKind::Cancelled));
     let (mut given, mut calls) = (Vec::new(), Vec::new());
     for (index, wanted) in history.said().iter().flat_map(|said| &said.calls).enumerate() {
@@ -82,6 +85,26 @@ async fn close_turn(run: &Run, transcript: &Transcript, thread: Arc<str>) -> Res
         given.push(Given { label: Arc::clone(&wanted.label), name: Arc::clone(&wanted.name), text, is_error });
     }
     Ok(Entry::Results { given, calls, agent: None, started: Vec::new(), spent: Spent::default() })
+}
+
+/// Withdraws what else of the run waits for people: the question whether it may take more.
+async fn withdraw_the_rest(run: &Run, run_name: &Arc<str>) -> Result<(), RunError> {
+    let gate = &run.agent.inner.gate;
+    let mut filter = CallFilter {
+        holding: true,
+        session: run.path.session.clone(),
+        principal: Some(Arc::clone(&run.path.principal)),
+        limit: Some(PAGE_ROWS),
+        ..CallFilter::default()
+    };
+    loop {
+        let calls = gate.store().calls(filter.clone()).await?;
+        let Some(last) = calls.last() else { return Ok(()) };
+        filter.after = Some(last.id);
+        for call in calls.iter().filter(|call| call.facts.path.run.as_ref() == Some(run_name)) {
+            end(gate, call).await?;
+        }
+    }
 }
 
 /// Ends one call: withdrawn if it does not run yet, in doubt if it does. One that ended keeps its result.

@@ -191,12 +191,9 @@ pub(crate) async fn time_left(run: &Run, history: &History, begins: bool) -> Res
 }
 
 /// Waits until a run's time is up; for ever, where it has no end.
-pub(crate) async fn out_of_time(left: Option<Duration>) -> RunError {
+pub(crate) async fn out_of_time(left: Option<Duration>) {
     match left {
-        Some(left) => {
-            tokio::time::sleep(left).await;
-            RunError::TimedOut(left)
-        }
+        Some(left) => tokio::time::sleep(left).await,
         None => std::future::pending().await,
     }
 }

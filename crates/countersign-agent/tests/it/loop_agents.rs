@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use countersign::{Answer, Gate, Policy};
 use countersign_agent::model::Message;
-use countersign_agent::{Agent, RunEvent};
+use countersign_agent::{Agent, RunError, RunEvent};
 
 use crate::bed::{ALLOW, Bed, Ran, Script, calls, memory, recorder, says};
 
@@ -18,14 +18,12 @@ const ASK_TOOLS: &str = "otherwise: ask\nrules: [{ id: agents, allow: 'agent:*' 
 #[tokio::test]
 async fn a_handover_takes_the_targets_tools_and_keeps_the_rules() {
     let policy = "
-otherwise: ask
-rules: [{ id: agents, allow: 'agent:*' }]
+policy: { otherwise: ask, unattended: deny, rules: [{ id: agents, allow: 'agent:*' }] }
 agents:
-  boss: { rules: [{ id: boss-says-no, deny: drop, reason: boss says no }] }
+  boss: { policy: { rules: [{ id: boss-says-no, deny: drop, reason: boss says no }] } }
 ";
     for own_approver in [true, false] {
-        let policy = format!("{policy}unattended: deny");
-        let gate = Gate::builder().policy(Policy::from_yaml(&policy).unwrap()).store(memory()).build().unwrap();
+        let gate = Gate::builder().policy(Policy::from_yaml(policy).unwrap()).store(memory()).build().unwrap();
         let ran = Ran::default();
         let target = Script::new([calls([("send", "{}"), ("drop", "{}"), ("only_boss", "{}")]), says("from audit")]);
         let audit = Agent::builder("audit", target.clone()).gate(gate.clone()).instructions("You audit.");
@@ -216,7 +214,8 @@ async fn too_deep_is_refused_before_anybody_is_asked() {
 #[tokio::test]
 async fn inner_calls_take_the_strictest_of_both_policies() {
     for (rule, asked) in [("allow: 'agent:*'", true), ("allow: 'agent:*', inside: own", false)] {
-        let policy = format!("otherwise: ask\nrules: [{{ {rule} }}]\nagents: {{ kid: {{ otherwise: allow }} }}");
+        let top = format!("policy: {{ otherwise: ask, rules: [{{ {rule} }}] }}");
+        let policy = format!("{top}\nagents: {{ kid: {{ policy: {{ otherwise: allow }} }} }}");
         let bed = Bed::new(&policy);
         let inner = Script::new([calls([("send", "{}")]), says("did")]);
         let kid = bed.named("kid", &inner, |builder| builder);
@@ -251,6 +250,19 @@ async fn cancelling_reaches_every_child() {
     assert_eq!(&*boss.session("s").run("again").await.unwrap().text, "fresh start");
 }
 
+/// B94, B116: a child's hold may end the whole run, and the conversation goes on with a whole history.
+#[tokio::test(start_paused = true)]
+async fn a_childs_expired_hold_may_end_the_run() {
+    let bed = Bed::new("otherwise: allow\nrules: [{ allow: 'agent:*' }, { ask: send, on_expired: stop_run }]");
+    let kid = bed.named("kid", &Script::new([calls([("send", "{}")])]), |builder| builder);
+    let script = Script::new([calls([("ask_kid", r#"{"task":"t"}"#), ("read", "{}")]), says("fine")]);
+    let boss = bed.agent_with(&script, |builder| builder.sub_agent(kid));
+    assert!(matches!(boss.session("s").run("go").await, Err(RunError::Expired { .. })));
+    assert!(matches!(boss.resume("s").await, Err(RunError::Expired { .. })));
+    assert_eq!(&*boss.session("s").run("never mind").await.unwrap().text, "fine");
+}
+
+/// One agent serves many conversations at once.
 #[tokio::test]
 async fn an_agent_can_be_shared_between_tasks() {
     let bed = Bed::new(ALLOW);

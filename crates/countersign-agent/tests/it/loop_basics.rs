@@ -152,11 +152,15 @@ async fn a_session_remembers_what_was_said() {
     assert_eq!((&*reply.run, reply.turns), ("r2", 1));
     assert_eq!(script.prompts()[1].messages.len(), 3);
     assert_eq!(agent.session("s").messages().await.unwrap().len(), 0);
+    let fresh = agent.new_session();
+    assert!(matches!(fresh.run("hi").await, Err(RunError::Model(_))));
+    assert!(matches!(fresh.run("hi").await, Err(RunError::Model(_))), "said twice, not refused as busy");
     let other = bed.named("other", &script, |builder| builder);
     assert!(matches!(other.session("s/1").run("hi").await, Err(RunError::OtherAgent { .. })));
     assert!(matches!(agent.resume("nobody").await, Err(RunError::NoSession(_))));
     let listed = countersign_agent::sessions(&**bed.gate.store(), "local", None, 10).await.unwrap();
-    assert_eq!(listed.iter().map(|listed| (&*listed.session, &*listed.agent)).collect::<Vec<_>>(), [("s/1", "boss")]);
+    let names: Vec<_> = listed.iter().map(|listed| (&*listed.session, &*listed.agent)).collect();
+    assert_eq!(names, [("s/1", "boss"), (fresh.id(), "boss")]);
 }
 
 /// An answer that was cut counts for nothing: nothing of it is written down, and resuming asks again.

@@ -43,6 +43,37 @@ async fn people_may_extend_a_limit_so_many_times() {
     assert!(matches!(run.await, Err(RunError::Limit { allowed: 3, .. })));
 }
 
+/// B97, B121: cancelling withdraws the question for more, too.
+#[tokio::test]
+async fn cancelling_withdraws_the_question_for_more() {
+    let bed = Bed::new(ALLOW);
+    let run = bed.agent_with(&read_three_times(), |builder| builder.limits(limits(1, 1))).spawn("go");
+    bed.hold().await;
+    run.cancel();
+    assert!(matches!(run.await, Err(RunError::Cancelled)));
+    assert!(bed.holds().await.is_empty());
+}
+
+/// B121: an extension that was granted before a restart is not asked for again.
+#[tokio::test]
+async fn an_extension_is_asked_for_once() {
+    let bed = Bed::new("otherwise: ask\nrules: [{ allow: read }]");
+    let agent = |script: &Script| bed.agent_with(script, |builder| builder.limits(limits(1, 1)));
+    let run = agent(&Script::new([calls([("read", "{}")]), calls([("send", "{}")])])).session("s").spawn("go");
+    bed.approve(&bed.hold().await).await;
+    let send = loop {
+        let hold = bed.hold().await;
+        if &*hold.call.facts.tool.name == "send" {
+            break hold;
+        }
+    };
+    run.park();
+    bed.approve(&send).await;
+    let ended = agent(&Script::default()).resume("s").await;
+    assert!(matches!(ended, Err(RunError::Limit { allowed: 2, .. })), "{ended:?}");
+    assert_eq!(bed.log().await.iter().filter(|name| **name == "hold.opened").count(), 2);
+}
+
 /// B121: tokens and cost are limits as turns are; a no ends the run, and no policy answers for people.
 #[tokio::test]
 async fn a_no_ends_the_run() {

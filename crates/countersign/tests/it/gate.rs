@@ -12,4 +12,5 @@ mod order;
 mod policies;
 mod preview;
 mod repeat;
+mod scope;
 mod time;
