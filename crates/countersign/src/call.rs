@@ -1,7 +1,7 @@
 //! A call: what an agent wants to do, and how far it has come.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -82,14 +82,16 @@ fn no_agents(agents: &Arc<[Arc<str>]>) -> bool {
 
 impl Default for Path {
     fn default() -> Self {
-        Path {
+        // Shared, because every call begins with it.
+        static LOCAL: LazyLock<Path> = LazyLock::new(|| Path {
             principal: "local".into(),
             requester: None,
             session: None,
             run: None,
             thread: None,
             agents: Arc::from([]),
-        }
+        });
+        LOCAL.clone()
     }
 }
 

@@ -170,7 +170,7 @@ pub struct Bound<'a> {
 impl Bound<'_> {
     /// Computes the call digest.
     pub fn digest(&self) -> CallDigest {
-        let mut text = String::with_capacity(512);
+        let mut text = String::with_capacity(768);
         text.push_str("{\"agents\":[");
         for (index, agent) in self.path.agents.iter().enumerate() {
             if index > 0 {

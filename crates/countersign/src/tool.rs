@@ -191,8 +191,8 @@ pub(crate) struct NoPreview;
 /// Asks a tool for something to look at.
 pub(crate) async fn preview(tool: &dyn Tool, arguments: &Json) -> Result<Option<Json>, NoPreview> {
     let preview = AssertUnwindSafe(async { tool.preview(arguments).await }).catch_unwind();
-    let preview = tokio::time::timeout(limits::PREVIEW_WITHIN, preview).await;
-    let preview = preview.map_err(|_| NoPreview)?.map_err(|_| NoPreview)?;
+    let preview = crate::gate::within(limits::PREVIEW_WITHIN, preview).await;
+    let preview = preview.ok_or(NoPreview)?.map_err(|_| NoPreview)?;
     preview.map(|json| Json::ingest(json.as_str(), Bounds::PAYLOAD).map_err(|_| NoPreview)).transpose()
 }
 

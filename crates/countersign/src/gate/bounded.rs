@@ -27,15 +27,19 @@ impl Bounded {
     }
 }
 
-async fn bounded<T, E: From<StoreError>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+/// Waits for an answer, so long at most. One that is there at once needs no timer.
+pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     let mut work = std::pin::pin!(work);
-    // A store that answers at once needs no timer.
-    if let Poll::Ready(answer) = futures::poll!(work.as_mut()) {
-        return answer;
+    match futures::poll!(work.as_mut()) {
+        Poll::Ready(answer) => Some(answer),
+        Poll::Pending => tokio::time::timeout(limit, work).await.ok(),
     }
-    match tokio::time::timeout(limits::STORE_ANSWERS_WITHIN, work).await {
-        Ok(answer) => answer,
-        Err(_) => {
+}
+
+async fn bounded<T, E: From<StoreError>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    match within(limits::STORE_ANSWERS_WITHIN, work).await {
+        Some(answer) => answer,
+        None => {
             let seconds = limits::STORE_ANSWERS_WITHIN.as_secs();
             Err(StoreError::Failed(format!("it did not answer within {seconds} seconds")).into())
         }

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 
+pub(crate) use bounded::within;
 pub use builder::{BuildError, GateBuilder};
 pub use hooks::{Authorized, HookAnswer, Proposed};
 pub use local::Decided;
