@@ -8,22 +8,22 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 
 use crate::call::Call;
-use crate::hold::{Answer, Decision, Hold, Who};
+use crate::hold::{Answer, Decision, HoldRow, Who};
 use crate::id::HoldId;
 
 /// An open hold together with its call: everything an approver is shown.
 #[derive(Clone, Debug)]
-pub struct OpenHold {
+pub struct Hold {
     /// The call that waits.
     pub call: Arc<Call>,
-    hold: Hold,
+    hold: HoldRow,
 }
 
-impl OpenHold {
+impl Hold {
     /// The hold of a call, by its id.
-    pub fn of(call: &Arc<Call>, hold: HoldId) -> Option<OpenHold> {
+    pub fn of(call: &Arc<Call>, hold: HoldId) -> Option<Hold> {
         let found = call.holds.iter().find(|found| found.id == hold)?;
-        Some(OpenHold { call: Arc::clone(call), hold: found.clone() })
+        Some(Hold { call: Arc::clone(call), hold: found.clone() })
     }
 
     /// A decision on exactly what this hold shows.
@@ -32,9 +32,9 @@ impl OpenHold {
     }
 }
 
-impl Deref for OpenHold {
-    type Target = Hold;
-    fn deref(&self) -> &Hold {
+impl Deref for Hold {
+    type Target = HoldRow;
+    fn deref(&self) -> &HoldRow {
         &self.hold
     }
 }
@@ -46,7 +46,7 @@ impl Deref for OpenHold {
 #[async_trait]
 pub trait Approver: Send + Sync {
     /// Answers one hold.
-    async fn ask(&self, hold: OpenHold) -> Result<Answer, String>;
+    async fn ask(&self, hold: Hold) -> Result<Answer, String>;
 
     /// As whom the answers are recorded.
     fn who(&self) -> Who {
@@ -70,10 +70,10 @@ impl<F> FnApprover<F> {
 #[async_trait]
 impl<F, Fut> Approver for FnApprover<F>
 where
-    F: Fn(OpenHold) -> Fut + Send + Sync,
+    F: Fn(Hold) -> Fut + Send + Sync,
     Fut: Future<Output = Result<Answer, String>> + Send,
 {
-    async fn ask(&self, hold: OpenHold) -> Result<Answer, String> {
+    async fn ask(&self, hold: Hold) -> Result<Answer, String> {
         (self.ask)(hold).await
     }
 
@@ -97,7 +97,7 @@ impl ScriptedApprover {
 
 #[async_trait]
 impl Approver for ScriptedApprover {
-    async fn ask(&self, _hold: OpenHold) -> Result<Answer, String> {
+    async fn ask(&self, _hold: Hold) -> Result<Answer, String> {
         let next = self.answers.lock().map_err(|error| error.to_string())?.pop_front();
         next.ok_or_else(|| "the script has no more answers".to_owned())
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::{ArgumentDigest, Bound, CallDigest, DefinitionDigest, Nonce};
-use crate::hold::{Decision, Hold};
+use crate::hold::{Decision, HoldRow};
 use crate::id::{CallId, GrantId};
 use crate::json::Json;
 use crate::place::Places;
@@ -435,7 +435,7 @@ pub struct Call {
     pub state: CallState,
     /// Its holds, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub holds: Vec<Hold>,
+    pub holds: Vec<HoldRow>,
     /// The grant that allowed or released it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<GrantId>,
@@ -470,7 +470,7 @@ pub struct Call {
 
 impl Call {
     /// The hold that waits now, if any.
-    pub fn open_hold(&self) -> Option<&Hold> {
+    pub fn open_hold(&self) -> Option<&HoldRow> {
         self.holds.iter().rev().find(|hold| hold.is_pending())
     }
 

@@ -248,9 +248,9 @@ impl Decision {
     }
 }
 
-/// One question put to people.
+/// A hold as its call keeps it. Approvers see it together with the call, as [`Hold`](crate::Hold).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hold {
+pub struct HoldRow {
     /// Our name for it.
     pub id: HoldId,
     /// Before the run or inside it.
@@ -284,7 +284,7 @@ pub struct Hold {
     pub refusal: Option<Refusal>,
 }
 
-impl Hold {
+impl HoldRow {
     /// Whether it waits for a decision.
     pub fn is_pending(&self) -> bool {
         self.state == HoldState::Pending

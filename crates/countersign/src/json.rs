@@ -30,9 +30,17 @@ pub struct Bounds {
 
 impl Bounds {
     /// The bounds of everything that is not a call's arguments.
-    pub const PAYLOAD: Bounds = Bounds { bytes: crate::limits::PAYLOAD_BYTES, depth: 64, keys: 10_000 };
+    pub const PAYLOAD: Bounds = Bounds {
+        bytes: crate::limits::PAYLOAD_BYTES,
+        depth: crate::limits::PAYLOAD_DEPTH,
+        keys: crate::limits::PAYLOAD_KEYS,
+    };
     /// What our own rows and files may hold.
-    pub const STORED: Bounds = Bounds { bytes: 16 * 1024 * 1024, depth: 96, keys: 1_000_000 };
+    pub const STORED: Bounds = Bounds {
+        bytes: crate::limits::STORED_BYTES,
+        depth: crate::limits::STORED_DEPTH,
+        keys: crate::limits::STORED_KEYS,
+    };
 }
 
 /// Why a text was refused.

@@ -86,7 +86,7 @@ pub mod transition;
 pub mod verdict;
 pub mod wrapper;
 
-pub use approver::{Approver, OpenHold as Hold, ScriptedApprover};
+pub use approver::{Approver, Hold, ScriptedApprover};
 pub use call::{Call, CallState, Facts, Path, ToolId};
 pub use gate::{Claimed, Gate, GateError, Proposal};
 pub use hold::{Answer, Decision, Who};

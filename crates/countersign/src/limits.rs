@@ -95,6 +95,16 @@ pub const PLACE_BYTES: usize = 4 * 1024;
 pub const AGENT_DEPTH: usize = 16;
 /// Bytes of a payload handed between tool and approver, and of a response given instead of running.
 pub const PAYLOAD_BYTES: usize = 64 * 1024;
+/// Nesting of such a payload.
+pub const PAYLOAD_DEPTH: usize = 64;
+/// Keys in such a payload, all levels together.
+pub const PAYLOAD_KEYS: usize = 10_000;
+/// Bytes of one JSON text in our own rows and files.
+pub const STORED_BYTES: usize = 16 * 1024 * 1024;
+/// Nesting of such a text. No other bound lets one nest deeper.
+pub const STORED_DEPTH: usize = 96;
+/// Keys in such a text, all levels together.
+pub const STORED_KEYS: usize = 1_000_000;
 /// Bytes of a tool's recorded output; more is kept as its head and its digest.
 pub const OUTPUT_BYTES: usize = 256 * 1024;
 /// Decisions kept on one hold.
@@ -115,6 +125,12 @@ pub const GRANT_LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 pub const PREVIEW_CALLS: usize = 20 * PAGE_ROWS;
 /// Calls named as examples of what a grant covers.
 pub const PREVIEW_EXAMPLES: usize = 3;
+/// Events of a log that may wait for others before their order is given up.
+pub const AUDIT_WAITING: usize = 10_000;
+/// Hashes of the youngest events that are kept: a checkpoint may sign a head that has moved on when it is written.
+pub const AUDIT_RECENT: usize = 10_000;
+/// Steps of the clock in a log that are reported one by one.
+pub const AUDIT_CLOCK_STEPS: usize = 100;
 /// Events after which a checkpoint is due.
 pub const CHECKPOINT_EVENTS: u64 = 1_000;
 /// Chain heads that one checkpoint signs; more are signed by several. The longest names fit one event.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::call::Call;
-use crate::hold::{Answer, Hold};
+use crate::hold::{Answer, HoldRow};
 use crate::json::Json;
 use crate::limits;
 use crate::place::Place;
@@ -87,7 +87,7 @@ pub struct View {
 
 impl View {
     /// Renders a hold. The same call, hold and moment give the same view everywhere.
-    pub fn of(call: &Call, hold: &Hold, now: Time) -> View {
+    pub fn of(call: &Call, hold: &HoldRow, now: Time) -> View {
         let mut facts = Facts { lines: Vec::new(), warnings: Vec::new() };
         facts.identity(call, hold);
         facts.places(call);
@@ -128,7 +128,7 @@ impl View {
     }
 }
 
-fn title(call: &Call, hold: &Hold) -> String {
+fn title(call: &Call, hold: &HoldRow) -> String {
     let tool = name(&call.facts.tool.name);
     let place = call.facts.tool.server.as_ref().map(|server| format!(" on {}", name(server))).unwrap_or_default();
     let digest = hold.digest.to_string();
@@ -158,7 +158,7 @@ impl Facts {
         self.add(label, name(text));
     }
 
-    fn identity(&mut self, call: &Call, hold: &Hold) {
+    fn identity(&mut self, call: &Call, hold: &HoldRow) {
         let path = &call.facts.path;
         self.name("tool", &call.facts.tool.name);
         match &call.facts.tool.server {
@@ -200,7 +200,7 @@ impl Facts {
         }
     }
 
-    fn question(&mut self, hold: &Hold, now: Time) {
+    fn question(&mut self, hold: &HoldRow, now: Time) {
         for because in hold.because.iter() {
             self.add("rule", name(&because.rule));
             if let Some(reason) = &because.reason {
@@ -241,7 +241,7 @@ fn risk(risk: Risk) -> &'static str {
     }
 }
 
-fn expiry(hold: &Hold, now: Time) -> String {
+fn expiry(hold: &HoldRow, now: Time) -> String {
     match hold.expires_at {
         None => "never".to_owned(),
         Some(end) if end <= now => format!("{end}, now over"),
@@ -260,7 +260,7 @@ fn length(duration: Duration) -> String {
 }
 
 /// The words of tool, server and agent: shown apart, and shortened where they are long.
-fn notes(call: &Call, hold: &Hold) -> Vec<Line> {
+fn notes(call: &Call, hold: &HoldRow) -> Vec<Line> {
     let mut lines = Vec::new();
     if let Some(hint) = &hold.hint {
         note(&mut lines, "hint", "the tool says", hint);

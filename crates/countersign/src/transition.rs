@@ -23,7 +23,7 @@ use crate::call::{Call, CallState, Declared, Outcome, Resolution};
 use crate::digest::{ArgumentDigest, DefinitionDigest};
 use crate::event::{Draft, EventName};
 use crate::grant::{Grant, GrantError};
-use crate::hold::{Decision, Hold, HoldKind, HoldState};
+use crate::hold::{Decision, HoldKind, HoldRow, HoldState};
 use crate::id::HoldId;
 use crate::json::Json;
 use crate::refusal::{Refusal, RefusalKind};
@@ -267,7 +267,7 @@ pub(crate) fn open_hold(call: &mut Call, hint: Option<Arc<str>>, payload: Option
     let expires_at = expiry(&terms, now);
     let id = HoldId::new();
     call.holds.reserve_exact(1);
-    call.holds.push(Hold {
+    call.holds.push(HoldRow {
         id,
         kind: HoldKind::BeforeRun,
         state: HoldState::Pending,
@@ -301,11 +301,11 @@ fn expiry(terms: &Terms, now: Time) -> Option<Time> {
     }
 }
 
-fn hold_at(call: &Call, id: HoldId) -> Option<&Hold> {
+fn hold_at(call: &Call, id: HoldId) -> Option<&HoldRow> {
     call.holds.iter().find(|hold| hold.id == id)
 }
 
-fn opened(call: &Call, hold: Option<&Hold>) -> Draft {
+fn opened(call: &Call, hold: Option<&HoldRow>) -> Draft {
     let draft = Draft::new(EventName::HoldOpened).call(call.id);
     let Some(hold) = hold else { return draft };
     let approvals: u32 = hold.terms.quorums.iter().map(|quorum| quorum.approvals).max().unwrap_or(1);
@@ -339,7 +339,7 @@ pub(crate) fn about(name: EventName, call: &Call, refusal: &Refusal) -> Draft {
         .text_if("by", refusal.by.as_deref())
 }
 
-fn close_hold(hold: &mut Hold, state: HoldState, refusal: Option<Refusal>) {
+fn close_hold(hold: &mut HoldRow, state: HoldState, refusal: Option<Refusal>) {
     hold.state = state;
     hold.refusal = refusal;
 }

@@ -118,3 +118,12 @@ fn an_applied_policy_is_in_the_store() {
     let log = bed.run(["audit", "log", "--json", "--store", &bed.url()]).expect(0);
     assert!(log.stdout.contains("policy.loaded"), "{}", log.stdout);
 }
+
+/// The schema in the documentation is the one the command prints.
+#[test]
+fn the_documented_schema_is_the_one_in_force() {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/countersign.schema.json");
+    let documented: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let printed = Bed::new().say("policy schema").expect(0).json();
+    assert_eq!(documented, printed, "run `countersign policy schema > docs/reference/countersign.schema.json`");
+}

@@ -10,9 +10,7 @@ use crate::audit::body::Statement;
 use crate::audit::in_scope;
 use crate::call::Chain;
 use crate::event::{Event, EventName};
-
-/// Events that may wait for others before the order is given up.
-const WAITING: usize = 10_000;
+use crate::limits;
 
 /// Events on their way from a store's order to the log's.
 #[derive(Debug, Default)]
@@ -64,7 +62,7 @@ impl<'a> Order<'a> {
         }
         self.waiting += 1;
         self.advance(chain);
-        if self.waiting > WAITING {
+        if self.waiting > limits::AUDIT_WAITING {
             self.give_up();
         }
     }

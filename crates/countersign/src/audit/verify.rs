@@ -14,16 +14,13 @@ use crate::call::Chain;
 use crate::digest::EventHash;
 use crate::event::{self, Event, EventName, Head};
 use crate::id::{CallId, HoldId};
+use crate::limits;
 use crate::signer;
 use crate::store::{Store, StoreError};
 use crate::time::Time;
 
 /// How far the clock may go back inside a chain without being reported.
 const CLOCK_STEP: Duration = Duration::from_secs(2);
-/// Steps of the clock that are reported one by one.
-const CLOCK_STEPS: usize = 100;
-/// Hashes of the youngest events, kept because a checkpoint may sign a head that has moved on when it is written.
-const RECENT: usize = 10_000;
 
 /// What a log is checked against, besides itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -161,7 +158,7 @@ impl Verifier {
         progress.head = Head { seq: body.seq, hash: *hash };
         progress.recent.push_back(*hash);
         self.recent.push_back(chain.clone());
-        if self.recent.len() > RECENT
+        if self.recent.len() > limits::AUDIT_RECENT
             && let Some(oldest) = self.recent.pop_front()
             && let Some(progress) = self.chains.get_mut(&oldest)
         {
@@ -180,7 +177,7 @@ impl Verifier {
         progress.at = Some(at);
         if back > CLOCK_STEP {
             report.clock_steps_total += 1;
-            if report.clock_steps.len() < CLOCK_STEPS {
+            if report.clock_steps.len() < limits::AUDIT_CLOCK_STEPS {
                 report.clock_steps.push(ClockStep { chain: chain.clone(), seq: body.seq, back });
             }
         }

@@ -5,6 +5,7 @@
 
 mod environment;
 mod parts;
+mod schema;
 
 use std::fmt;
 
@@ -73,6 +74,11 @@ impl Config {
             config = Config::read(&root, &mut problems);
         }
         finish(config, problems)
+    }
+
+    /// The JSON Schema of such a file, for editors. It says less than reading the file does, and nothing else.
+    pub fn schema() -> serde_json::Value {
+        schema::file()
     }
 
     fn read(root: &Node, problems: &mut Problems<'_>) -> Option<Config> {

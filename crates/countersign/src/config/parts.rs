@@ -11,6 +11,7 @@ use super::Secret;
 use crate::call::Repeat;
 use crate::json::{Bounds, Json};
 use crate::limits::{self, Limits};
+use crate::policy::read::RISKS;
 use crate::policy::yaml::{Fields, Key, Node, Tree};
 use crate::policy::{Problems, duration};
 use crate::verdict::{Life, Risk};
@@ -169,6 +170,62 @@ pub struct RedactConfig {
     pub values: Vec<String>,
 }
 
+/// Keys of `model`.
+pub(super) const MODEL_KEYS: [&str; 4] = ["provider", "name", "base_url", "api_key"];
+pub(super) const PROVIDERS: [(&str, &str); 6] = [
+    ("anthropic", "anthropic"),
+    ("openai", "openai"),
+    ("gemini", "gemini"),
+    ("openai-compatible", "openai-compatible"),
+    ("scripted", "scripted"),
+    ("manual", "manual"),
+];
+/// Keys of `limits`: the names of what they bound.
+pub(super) const LIMIT_KEYS: [&str; 8] = [
+    "argument_bytes",
+    "argument_depth",
+    "argument_keys",
+    "pending_per_session",
+    "pending_total",
+    "submits_per_second",
+    "attempts",
+    "holds_per_call",
+];
+/// Keys of `redact`.
+pub(super) const REDACT_KEYS: [&str; 2] = ["keys", "values"];
+/// Keys of a tool.
+pub(super) const TOOL_KEYS: [&str; 8] =
+    ["name", "description", "input_schema", "permission", "repeat", "run", "http", "client"];
+/// Keys of a tool's `run`.
+pub(super) const RUN_KEYS: [&str; 3] = ["command", "http", "client"];
+pub(super) const REPEATS: [(&str, Repeat); 5] = [
+    ("read_only", Repeat::ReadOnly),
+    ("idempotent", Repeat::Idempotent),
+    ("keyed", Repeat::Keyed),
+    ("verifiable", Repeat::Verifiable),
+    ("at_most_once", Repeat::AtMostOnce),
+];
+/// Keys of an MCP server.
+pub(super) const SERVER_KEYS: [&str; 8] = ["command", "args", "env", "cwd", "url", "headers", "confirm", "trust_hints"];
+/// Keys of an agent.
+pub(super) const AGENT_KEYS: [&str; 11] = [
+    "description",
+    "instructions",
+    "model",
+    "tools",
+    "mcp_servers",
+    "sub_agents",
+    "handoffs",
+    "policy",
+    "batch",
+    "timeout",
+    "approval_timeout",
+];
+pub(super) const BATCHES: [(&str, Batch); 3] =
+    [("independent", Batch::Independent), ("barrier", Batch::Barrier), ("sequential", Batch::Sequential)];
+/// Keys of one of `notify`.
+pub(super) const NOTIFY_KEYS: [&str; 4] = ["webhook", "slack", "secret", "risk"];
+
 fn text(fields: &Fields<'_>, key: &str, problems: &mut Problems<'_>) -> Option<String> {
     fields.get(key)?.text(&format!("`{key}`"), problems).map(str::to_owned)
 }
@@ -217,11 +274,9 @@ fn plausible(key: &Key, what: &str, problems: &mut Problems<'_>) {
 }
 
 pub(super) fn model(node: &Node, problems: &mut Problems<'_>) -> Option<ModelConfig> {
-    let fields = node.fields("`model`", &["provider", "name", "base_url", "api_key"], problems);
-    let providers =
-        ["anthropic", "openai", "gemini", "openai-compatible", "scripted", "manual"].map(|word| (word, word));
+    let fields = node.fields("`model`", &MODEL_KEYS, problems);
     let provider = match fields.get("provider") {
-        Some(provider) => provider.word("`provider`", &providers, problems),
+        Some(provider) => provider.word("`provider`", &PROVIDERS, problems),
         None => {
             problems.add(node.at, "`model` needs a `provider`");
             None
@@ -236,18 +291,8 @@ pub(super) fn model(node: &Node, problems: &mut Problems<'_>) -> Option<ModelCon
 }
 
 pub(super) fn limits(node: &Node, problems: &mut Problems<'_>) -> Limits {
-    let known: [&'static str; 8] = [
-        "argument_bytes",
-        "argument_depth",
-        "argument_keys",
-        "pending_per_session",
-        "pending_total",
-        "submits_per_second",
-        "attempts",
-        "holds_per_call",
-    ];
-    let fields = node.fields("`limits`", &known, problems);
-    for key in known {
+    let fields = node.fields("`limits`", &LIMIT_KEYS, problems);
+    for key in LIMIT_KEYS {
         if let Some(value) = fields.get(key)
             && value.whole::<u32>(&format!("`{key}`"), problems) == Some(0)
         {
@@ -259,7 +304,7 @@ pub(super) fn limits(node: &Node, problems: &mut Problems<'_>) -> Limits {
 }
 
 pub(super) fn redact(node: &Node, problems: &mut Problems<'_>) -> RedactConfig {
-    let fields = node.fields("`redact`", &["keys", "values"], problems);
+    let fields = node.fields("`redact`", &REDACT_KEYS, problems);
     let keys = texts(&fields, "keys", problems);
     let values = texts(&fields, "values", problems);
     for key in &keys {
@@ -289,21 +334,13 @@ pub(super) fn tools(node: &Node, problems: &mut Problems<'_>) -> Vec<ToolConfig>
 }
 
 fn tool(node: &Node, problems: &mut Problems<'_>) -> Option<ToolConfig> {
-    let known = ["name", "description", "input_schema", "permission", "repeat", "run", "http", "client"];
-    let fields = node.fields("a tool", &known, problems);
+    let fields = node.fields("a tool", &TOOL_KEYS, problems);
     let Some(name) = text(&fields, "name", problems) else {
         problems.add(node.at, "a tool needs a `name`");
         return None;
     };
     plausible(&Key { at: node.at, text: name.clone() }, "a tool", problems);
-    let repeats = [
-        ("read_only", Repeat::ReadOnly),
-        ("idempotent", Repeat::Idempotent),
-        ("keyed", Repeat::Keyed),
-        ("verifiable", Repeat::Verifiable),
-        ("at_most_once", Repeat::AtMostOnce),
-    ];
-    let repeat = fields.get("repeat").and_then(|repeat| repeat.word("`repeat`", &repeats, problems));
+    let repeat = fields.get("repeat").and_then(|repeat| repeat.word("`repeat`", &REPEATS, problems));
     let input_schema = fields.get("input_schema").and_then(|schema| schema_of(schema, problems));
     Some(ToolConfig {
         name: name.into(),
@@ -331,7 +368,7 @@ fn schema_of(node: &Node, problems: &mut Problems<'_>) -> Option<Json> {
 
 /// `run: { command: […] }`, `http: {…}` or `client: true`; the last two may also stand inside `run`.
 fn run(tool: &Fields<'_>, problems: &mut Problems<'_>) -> Option<ToolRun> {
-    let inner = tool.get("run").map(|run| run.fields("`run`", &["command", "http", "client"], problems));
+    let inner = tool.get("run").map(|run| run.fields("`run`", &RUN_KEYS, problems));
     let get = |key: &str| inner.and_then(|inner| inner.get(key)).or_else(|| tool.get(key).filter(|_| key != "command"));
     match (get("command"), get("http"), get("client")) {
         (Some(command), None, None) => {
@@ -364,11 +401,10 @@ fn run(tool: &Fields<'_>, problems: &mut Problems<'_>) -> Option<ToolRun> {
 }
 
 pub(super) fn servers(node: &Node, problems: &mut Problems<'_>) -> Vec<McpServerConfig> {
-    let known = ["command", "args", "env", "cwd", "url", "headers", "confirm", "trust_hints"];
     let mut servers = Vec::new();
     for (key, node) in node.entries("`mcp_servers`", problems) {
         plausible(key, "a server", problems);
-        let fields = node.fields("an MCP server", &known, problems);
+        let fields = node.fields("an MCP server", &SERVER_KEYS, problems);
         let server = McpServerConfig {
             name: key.text.as_str().into(),
             command: text(&fields, "command", problems),
@@ -406,21 +442,7 @@ pub(super) fn agents(node: &Node, problems: &mut Problems<'_>) -> Vec<AgentConfi
 }
 
 fn agent(key: &Key, node: &Node, problems: &mut Problems<'_>) -> AgentConfig {
-    let known = [
-        "description",
-        "instructions",
-        "model",
-        "tools",
-        "mcp_servers",
-        "sub_agents",
-        "handoffs",
-        "policy",
-        "batch",
-        "timeout",
-        "approval_timeout",
-    ];
-    let fields = node.fields("an agent", &known, problems);
-    let batches = [("independent", Batch::Independent), ("barrier", Batch::Barrier), ("sequential", Batch::Sequential)];
+    let fields = node.fields("an agent", &AGENT_KEYS, problems);
     let agent = AgentConfig {
         name: key.text.as_str().into(),
         description: text(&fields, "description", problems),
@@ -430,7 +452,7 @@ fn agent(key: &Key, node: &Node, problems: &mut Problems<'_>) -> AgentConfig {
         mcp_servers: names(&fields, "mcp_servers", problems),
         sub_agents: names(&fields, "sub_agents", problems),
         handoffs: names(&fields, "handoffs", problems),
-        batch: fields.get("batch").and_then(|batch| batch.word("`batch`", &batches, problems)).unwrap_or_default(),
+        batch: fields.get("batch").and_then(|batch| batch.word("`batch`", &BATCHES, problems)).unwrap_or_default(),
         timeout: finite(&fields, "timeout", problems),
         approval_timeout: finite(&fields, "approval_timeout", problems),
     };
@@ -455,10 +477,9 @@ pub(super) fn saiki(node: &Node) -> SaikiConfig {
 
 pub(super) fn notify(node: &Node, problems: &mut Problems<'_>) -> Vec<NotifyConfig> {
     let nodes: Vec<&Node> = node.list("`notify`", problems).iter().collect();
-    let risks = [("low", Risk::Low), ("medium", Risk::Medium), ("high", Risk::High), ("critical", Risk::Critical)];
     let mut all = Vec::new();
     for node in nodes {
-        let fields = node.fields("`notify`", &["webhook", "slack", "secret", "risk"], problems);
+        let fields = node.fields("`notify`", &NOTIFY_KEYS, problems);
         let to = match (text(&fields, "webhook", problems), text(&fields, "slack", problems)) {
             (Some(url), None) => Some(NotifyTo::Webhook(url)),
             (None, Some(channel)) => Some(NotifyTo::Slack(channel)),
@@ -468,7 +489,7 @@ pub(super) fn notify(node: &Node, problems: &mut Problems<'_>) -> Vec<NotifyConf
             }
         };
         let secret = text(&fields, "secret", problems).map(Secret::new);
-        let risk = fields.get("risk").and_then(|risk| risk.word("`risk`", &risks, problems)).unwrap_or_default();
+        let risk = fields.get("risk").and_then(|risk| risk.word("`risk`", &RISKS, problems)).unwrap_or_default();
         all.extend(to.map(|to| NotifyConfig { to, secret, risk }));
     }
     all

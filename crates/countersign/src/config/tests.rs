@@ -2,27 +2,45 @@
 
 use super::*;
 use crate::call::{Declared, Facts, Path, Repeat, ToolId};
-use crate::json::Json;
+use crate::json::{Bounds, Json};
+use crate::policy::presets;
+use crate::schema::Schema;
 use crate::time::Time;
 use crate::verdict::{Effect, Life};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 fn env(name: &str) -> Option<String> {
     (name == "KEY").then(|| "k3y".to_owned())
 }
 
+/// What an editor says about a file.
+fn edited(text: &str) -> Result<(), Vec<String>> {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::compile(&Json::of(&Config::schema()).unwrap()).unwrap());
+    let node = yaml::read(text, &mut Problems::new("countersign.yml", text)).unwrap();
+    SCHEMA.check(&Json::ingest(&node.to_json(), Bounds::STORED).unwrap())
+}
+
+/// What loads, an editor accepts.
 #[track_caller]
 fn config(text: &str) -> Config {
     match Config::from_yaml("countersign.yml", text, &env) {
-        Ok(config) => config,
+        Ok(config) => {
+            assert_eq!(edited(text), Ok(()), "{text}");
+            config
+        }
         Err(errors) => panic!("{errors}"),
     }
 }
 
+/// A key or word that the loader does not know, an editor does not know either.
 #[track_caller]
 fn check_refused(text: &str, expected: &str) {
     let errors = Config::from_yaml("countersign.yml", text, &env).expect_err(text).to_string();
     assert!(errors.contains(expected), "{expected:?} not in\n{errors}");
+    if errors.contains("unknown ") {
+        assert!(edited(text).is_err(), "{text}");
+    }
 }
 
 #[track_caller]
@@ -123,6 +141,42 @@ fn tool_confirmation_is_translated() {
     check_refused(&format!("policy: {{ expires_after: 10m }}\n{}", text("event-based")), "contradicts");
     check_refused("toolConfirmation: { mode: auto }", "unknown `mode` `auto`");
     check_refused("toolConfirmation: { timeout: soon }", "`timeout` must be");
+}
+
+/// Every preset is a policy that an editor accepts, and so is every section left blank.
+#[test]
+fn the_schema_accepts_presets_and_blank_sections() {
+    for name in presets::NAMES {
+        let indented: String = presets::text(name).unwrap().lines().map(|line| format!("  {line}\n")).collect();
+        config(&format!("policy:\n{indented}"));
+        config(&format!("policy: {{ preset: {name} }}"));
+    }
+    config("policy:\nlimits:\nagents:\nmcp_servers:\n");
+    config("listen: 'x${KEY}'\npolicy: { rules: }");
+}
+
+/// The schema knows every place where a key can be wrong.
+#[test]
+fn the_schema_refuses_unknown_keys_everywhere() {
+    for text in [
+        "policy: { otherwize: ask }",
+        "policy: { rules: [{ ask: x, aprovals: 2 }] }",
+        "policy: { rules: [{ ask: x, except: [{ tool: y, wen: true }] }] }",
+        "policy: { rules: [{ ask: x, examples: { mach: [] } }] }",
+        "agents: { a: { policy: { preset: ask-all } } }",
+        "agents: { a: { model: { provider: openai, nam: x } } }",
+        "tools: [{ name: a, run: { comand: [x] } }]",
+        "toolConfirmation: { mod: auto-deny }",
+        "approvers: { group: {} }",
+        "notify: [{ webhook: x, risc: low }]",
+        "redact: { key: [] }",
+    ] {
+        check_refused(text, "unknown key");
+        assert!(edited(text).is_err(), "{text}");
+    }
+    for text in ["policy: { rules: [{ ask: x, deny: y }] }", "policy: { rules: [{ id: x }] }"] {
+        assert!(edited(text).is_err(), "{text}");
+    }
 }
 
 /// B46: unknown keys are errors everywhere, and an unset variable is an error at its place.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
 
-use crate::approver::{Approver, FnApprover, OpenHold};
+use crate::approver::{Approver, FnApprover, Hold};
 use crate::call::Call;
 use crate::gate::bounded::Bounded;
 use crate::gate::hooks::{Authorized, HookAnswer, Hooks, Proposed};
@@ -90,7 +90,7 @@ impl GateBuilder {
     #[must_use]
     pub fn approver<F, Fut>(self, ask: F) -> Self
     where
-        F: Fn(OpenHold) -> Fut + Send + Sync + 'static,
+        F: Fn(Hold) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Answer, String>> + Send + 'static,
     {
         self.approver_as(FnApprover::new(Who::program("program:approver"), ask))
@@ -104,7 +104,7 @@ impl GateBuilder {
     }
 
     /// A channel that every opened hold goes to; whoever reads it decides with [`Gate::decide`].
-    pub fn channel(mut self) -> (Self, mpsc::UnboundedReceiver<OpenHold>) {
+    pub fn channel(mut self) -> (Self, mpsc::UnboundedReceiver<Hold>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.reach = Reach::Channel(sender);
         (self, receiver)

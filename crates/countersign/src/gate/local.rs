@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 
-use crate::approver::{Approver, OpenHold};
+use crate::approver::{Approver, Hold};
 use crate::bell::Listener;
 use crate::call::{Call, Chain, Declared, Facts, Outcome};
 use crate::digest::{DefinitionDigest, Nonce, argument_digest};
@@ -223,7 +223,7 @@ impl Local {
 
     /// Tells whoever is reachable about the hold that is open, if any. The hold is durable by now.
     fn announce(self: &Arc<Self>, asks: &Arc<Asks>, call: &Arc<Call>) {
-        let Some(open) = call.open_hold().and_then(|hold| OpenHold::of(call, hold.id)) else { return };
+        let Some(open) = call.open_hold().and_then(|hold| Hold::of(call, hold.id)) else { return };
         match &asks.reach {
             Reach::Nobody | Reach::Elsewhere => {}
             Reach::Channel(channel) => {
@@ -235,14 +235,14 @@ impl Local {
     }
 
     /// Puts the question on a thread of its own, so that an approver that blocks defeats neither expiry nor cancel.
-    fn put_to(self: &Arc<Self>, asks: Arc<Asks>, approver: Arc<dyn Approver>, open: OpenHold) {
+    fn put_to(self: &Arc<Self>, asks: Arc<Asks>, approver: Arc<dyn Approver>, open: Hold) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let local = Arc::clone(self);
         let inner = runtime.clone();
         runtime.spawn_blocking(move || inner.block_on(local.ask_approver(asks, approver, open)));
     }
 
-    async fn ask_approver(self: Arc<Self>, asks: Arc<Asks>, approver: Arc<dyn Approver>, open: OpenHold) {
+    async fn ask_approver(self: Arc<Self>, asks: Arc<Asks>, approver: Arc<dyn Approver>, open: Hold) {
         use futures::FutureExt as _;
         let (id, call) = (open.id, open.call.id);
         let asked = std::panic::AssertUnwindSafe(async { approver.ask(open.clone()).await }).catch_unwind();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::approver::{Approver, FnApprover, OpenHold};
+use crate::approver::{Approver, FnApprover, Hold};
 use crate::call::Call;
 use crate::gate::hooks::{Authorized, HookAnswer, Hooks, Proposed};
 use crate::hold::{Answer, Who};
@@ -22,7 +22,7 @@ pub(crate) enum Reach {
     /// A function of the embedder's.
     Approver(Arc<dyn Approver>),
     /// A channel of the embedder's; whoever reads it calls `decide`.
-    Channel(mpsc::UnboundedSender<OpenHold>),
+    Channel(mpsc::UnboundedSender<Hold>),
 }
 
 /// How holds are put to people: whom they reach, and how long they may wait at most.
@@ -108,7 +108,7 @@ impl Scope {
     #[must_use]
     pub fn approver<F, Fut>(self, ask: F) -> Self
     where
-        F: Fn(OpenHold) -> Fut + Send + Sync + 'static,
+        F: Fn(Hold) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Answer, String>> + Send + 'static,
     {
         self.approver_as(FnApprover::new(Who::program("program:approver"), ask))

@@ -14,6 +14,8 @@ use super::{Inner, Policy, presets};
 use crate::limits;
 use crate::verdict::{Effect, Life, Terms};
 
+/// Keys of `approvers`.
+pub(crate) const APPROVER_KEYS: [&str; 1] = ["groups"];
 /// Keys of a whole file.
 pub(crate) const FILE_KEYS: [&str; 12] = [
     "store",
@@ -240,7 +242,7 @@ fn join_preset(draft: &mut Draft, problems: &mut Problems<'_>) -> Option<&'stati
 
 fn groups(approvers: Option<&Node>, problems: &mut Problems<'_>) -> BTreeMap<Arc<str>, Vec<Arc<str>>> {
     let Some(approvers) = approvers else { return BTreeMap::new() };
-    let fields = approvers.fields("`approvers`", &["groups"], problems);
+    let fields = approvers.fields("`approvers`", &APPROVER_KEYS, problems);
     let Some(groups) = fields.get("groups") else { return BTreeMap::new() };
     let mut read = BTreeMap::new();
     for (group, members) in groups.entries("`groups`", problems) {

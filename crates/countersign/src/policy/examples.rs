@@ -8,9 +8,12 @@ use super::yaml::{Node, Tree};
 use crate::call::ToolId;
 use crate::json::{Bounds, Json};
 
+/// Keys of a rule's examples.
+pub(crate) const EXAMPLE_KEYS: [&str; 2] = ["match", "no_match"];
+
 /// Tries every example on the rule alone; one that fails is a problem at its place.
 pub(crate) fn check(rule: &Rule, node: &Node, problems: &mut Problems<'_>) {
-    let fields = node.fields("`examples`", &["match", "no_match"], problems);
+    let fields = node.fields("`examples`", &EXAMPLE_KEYS, problems);
     for (key, expected) in [("match", true), ("no_match", false)] {
         let Some(list) = fields.get(key) else { continue };
         for example in list.list(&format!("`{key}`"), problems) {

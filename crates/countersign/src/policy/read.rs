@@ -30,7 +30,8 @@ pub(crate) const POLICY_KEYS: [&str; 6] = ["preset", "otherwise", "unattended", 
 /// Keys of an agent's own policy: what is not the operator's alone.
 pub(crate) const AGENT_POLICY_KEYS: [&str; 3] = ["otherwise", "expires_after", "rules"];
 
-const RULE_KEYS: [&str; 21] = [
+/// Keys of a rule.
+pub(crate) const RULE_KEYS: [&str; 21] = [
     "id",
     "allow",
     "ask",
@@ -63,14 +64,27 @@ const EFFECT_KEYS: [(&str, Effect); 6] = [
     ("always_ask", Effect::Ask),
     ("auto_deny", Effect::Deny),
 ];
-const OTHERWISES: [(&str, Otherwise); 4] = [
+/// Keys of an exception that is more than a tool.
+pub(crate) const EXCEPTION_KEYS: [&str; 2] = ["tool", "when"];
+pub(crate) const OTHERWISES: [(&str, Otherwise); 4] = [
     ("allow", Otherwise::Does(Effect::Allow)),
     ("ask", Otherwise::Does(Effect::Ask)),
     ("deny", Otherwise::Does(Effect::Deny)),
     ("declared", Otherwise::Declared),
 ];
-const RISKS: [(&str, Risk); 4] =
+pub(crate) const RISKS: [(&str, Risk); 4] =
     [("low", Risk::Low), ("medium", Risk::Medium), ("high", Risk::High), ("critical", Risk::Critical)];
+
+pub(crate) const UNATTENDED: [(&str, Unattended); 3] =
+    [("deny", Unattended::Deny), ("allow", Unattended::Allow), ("wait", Unattended::Wait)];
+pub(crate) const IN_CLIENT: [(&str, InClient); 2] = [("deny", InClient::Deny), ("allow", InClient::Allow)];
+pub(crate) const REQUESTERS: [(&str, Requester); 2] =
+    [("excluded", Requester::Excluded), ("allowed", Requester::Allowed)];
+pub(crate) const MEMORIES: [(&str, Memory); 3] =
+    [("none", Memory::None), ("session", Memory::Session), ("global", Memory::Global)];
+pub(crate) const ON_EXPIRED: [(&str, OnExpired); 2] = [("refuse", OnExpired::Refuse), ("stop_run", OnExpired::StopRun)];
+pub(crate) const HUMAN: [(&str, bool); 1] = [("required", true)];
+pub(crate) const INSIDE: [(&str, bool); 1] = [("own", true)];
 
 /// Ids that verdicts use for what no written rule said.
 const RESERVED: [&str; 4] = ["otherwise", "declared", "code", "doubt"];
@@ -86,12 +100,10 @@ pub(crate) fn section(node: &Node, keys: &[&'static str], life: Life, problems: 
         draft.otherwise = otherwise.word("`otherwise`", &OTHERWISES, problems).map(|word| (word, otherwise.at));
     }
     if let Some(unattended) = fields.get("unattended") {
-        let words = [("deny", Unattended::Deny), ("allow", Unattended::Allow), ("wait", Unattended::Wait)];
-        draft.unattended = unattended.word("`unattended`", &words, problems);
+        draft.unattended = unattended.word("`unattended`", &UNATTENDED, problems);
     }
     if let Some(in_client) = fields.get("in_client") {
-        let words = [("deny", InClient::Deny), ("allow", InClient::Allow)];
-        draft.in_client = in_client.word("`in_client`", &words, problems);
+        draft.in_client = in_client.word("`in_client`", &IN_CLIENT, problems);
     }
     if let Some(expires_after) = fields.get("expires_after") {
         draft.life = duration(expires_after, "`expires_after`", problems).map(|life| (life, expires_after.at));
@@ -148,10 +160,7 @@ fn rule(node: &Node, number: usize, life: Life, problems: &mut Problems<'_>) -> 
     };
     let (hide, inside_own) = flags(&fields, &patterns, problems);
     let risk = fields.get("risk").and_then(|risk| risk.word("`risk`", &RISKS, problems)).unwrap_or_default();
-    let requester = fields.get("requester").and_then(|requester| {
-        let words = [("excluded", Requester::Excluded), ("allowed", Requester::Allowed)];
-        requester.word("`requester`", &words, problems)
-    });
+    let requester = fields.get("requester").and_then(|requester| requester.word("`requester`", &REQUESTERS, problems));
     let mut terms = terms(&fields, life, problems);
     terms.risk = risk;
     terms.depends_on_arguments = when.is_some() || except.all.iter().any(|exception| exception.when.is_some());
@@ -310,7 +319,7 @@ fn exception(node: &Node, problems: &mut Problems<'_>) -> Option<Exception> {
         problems.add_with_help(at, "`commands` is not yet supported", "use `when` on the tool's arguments");
         return None;
     }
-    let fields = node.fields("an exception", &["tool", "when"], problems);
+    let fields = node.fields("an exception", &EXCEPTION_KEYS, problems);
     let tools = fields.get("tool").map_or_else(Vec::new, |tool| patterns(tool, problems));
     let when = fields.get("when").map(|when| condition(when, problems));
     if fields.get("tool").is_none() && when.is_none() {
@@ -331,7 +340,7 @@ fn flags(fields: &Fields<'_>, patterns: &[Pattern], problems: &mut Problems<'_>)
         problems.add(key.at, "a rule that hides tools has no condition: there are no arguments yet");
     }
     let Some((key, inside)) = fields.entry("inside") else { return (hide, false) };
-    let inside_own = inside.word("`inside`", &[("own", true)], problems).unwrap_or(false);
+    let inside_own = inside.word("`inside`", &INSIDE, problems).unwrap_or(false);
     if !patterns.iter().all(|pattern| matches!(pattern.subject, Subject::Agent(_))) {
         problems.add(key.at, "`inside` stands only on a rule that allows `agent:` patterns");
     }
@@ -360,15 +369,13 @@ fn terms(fields: &Fields<'_>, life: Life, problems: &mut Problems<'_>) -> Terms 
         terms.life = duration(expires_after, "`expires_after`", problems).unwrap_or(life);
     }
     if let Some(remember) = fields.get("remember") {
-        let words = [("none", Memory::None), ("session", Memory::Session), ("global", Memory::Global)];
-        terms.remember = remember.word("`remember`", &words, problems).unwrap_or(Memory::None);
+        terms.remember = remember.word("`remember`", &MEMORIES, problems).unwrap_or(Memory::None);
     }
     if let Some(human) = fields.get("human") {
-        terms.human_required = human.word("`human`", &[("required", true)], problems).unwrap_or(true);
+        terms.human_required = human.word("`human`", &HUMAN, problems).unwrap_or(true);
     }
     if let Some(on_expired) = fields.get("on_expired") {
-        let words = [("refuse", OnExpired::Refuse), ("stop_run", OnExpired::StopRun)];
-        terms.on_expired = on_expired.word("`on_expired`", &words, problems).unwrap_or_default();
+        terms.on_expired = on_expired.word("`on_expired`", &ON_EXPIRED, problems).unwrap_or_default();
     }
     terms
 }

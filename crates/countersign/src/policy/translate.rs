@@ -13,7 +13,13 @@ use crate::limits;
 use crate::verdict::{Because, Effect, Life, Risk, Terms};
 
 /// Keys of `toolConfirmation`.
-const TOOL_CONFIRMATION_KEYS: [&str; 3] = ["mode", "timeout", "allowedToolsStorage"];
+pub(crate) const TOOL_CONFIRMATION_KEYS: [&str; 3] = ["mode", "timeout", "allowedToolsStorage"];
+
+pub(crate) const MODES: [(&str, Effect); 3] =
+    [("event-based", Effect::Ask), ("auto-approve", Effect::Allow), ("auto-deny", Effect::Deny)];
+pub(crate) const STORAGES: [(&str, ()); 2] = [("storage", ()), ("memory", ())];
+pub(crate) const PERMISSIONS: [(&str, Effect); 3] =
+    [("auto_allow", Effect::Allow), ("always_ask", Effect::Ask), ("auto_deny", Effect::Deny)];
 
 /// Milliseconds a hold waits there when nobody says how long.
 pub(crate) const SAIKI_TIMEOUT: u64 = 30_000;
@@ -22,9 +28,8 @@ pub(crate) const SAIKI_TIMEOUT: u64 = 30_000;
 pub(crate) fn join_tool_confirmation(draft: &mut Draft, node: Option<&Node>, problems: &mut Problems<'_>) {
     let Some(node) = node else { return };
     let fields = node.fields("`toolConfirmation`", &TOOL_CONFIRMATION_KEYS, problems);
-    let modes = [("event-based", Effect::Ask), ("auto-approve", Effect::Allow), ("auto-deny", Effect::Deny)];
     if let Some(mode) = fields.get("mode")
-        && let Some(effect) = mode.word("`mode`", &modes, problems)
+        && let Some(effect) = mode.word("`mode`", &MODES, problems)
     {
         if draft.otherwise.is_some_and(|(otherwise, _)| otherwise != Otherwise::Does(effect)) {
             problems.add_with_help(mode.at, "`mode` contradicts the policy's `otherwise`", "leave one of the two out");
@@ -52,19 +57,18 @@ pub(crate) fn join_tool_confirmation(draft: &mut Draft, node: Option<&Node>, pro
         draft.life = life.map(|life| (life, at));
     }
     if let Some(storage) = fields.get("allowedToolsStorage") {
-        storage.word("`allowedToolsStorage`", &[("storage", ()), ("memory", ())], problems);
+        storage.word("`allowedToolsStorage`", &STORAGES, problems);
     }
 }
 
 /// `permission:` of a tool, as a rule.
 pub(crate) fn join_permissions(draft: &mut Draft, tools: Option<&Node>, problems: &mut Problems<'_>) {
     let Some(Tree::List(tools)) = tools.map(|tools| &tools.value) else { return };
-    let words = [("auto_allow", Effect::Allow), ("always_ask", Effect::Ask), ("auto_deny", Effect::Deny)];
     for tool in tools {
         let Tree::Map(entries) = &tool.value else { continue };
         let find = |name: &str| entries.iter().find(|(key, _)| key.text == name).map(|(_, node)| node);
         let (Some(name), Some(permission)) = (find("name"), find("permission")) else { continue };
-        let Some(effect) = permission.word("`permission`", &words, problems) else { continue };
+        let Some(effect) = permission.word("`permission`", &PERMISSIONS, problems) else { continue };
         let Some(text) = name.text("`name`", problems) else { continue };
         if let Some(pattern) = literal(text, name.at, problems) {
             let id = format!("tools.{text}.permission");

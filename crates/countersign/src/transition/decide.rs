@@ -7,7 +7,7 @@ use crate::call::{Call, CallState};
 use crate::digest::Nonce;
 use crate::event::{Draft, EventName};
 use crate::grant::Grant;
-use crate::hold::{Answer, Decision, Hold, HoldState, WhoKind};
+use crate::hold::{Answer, Decision, HoldRow, HoldState, WhoKind};
 use crate::id::HoldId;
 use crate::json::Json;
 use crate::limits;
@@ -40,7 +40,7 @@ pub(super) fn decide(call: &mut Call, deciding: &Deciding, now: Time) -> Result<
 }
 
 /// SECURITY: late is late, even where nobody let time pass for the call first.
-fn open_at(hold: &Hold, now: Time) -> Result<(), Rejection> {
+fn open_at(hold: &HoldRow, now: Time) -> Result<(), Rejection> {
     if !hold.is_pending() {
         return Err(Rejection::Closed(hold.state));
     }

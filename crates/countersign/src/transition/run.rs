@@ -8,7 +8,7 @@ use super::{
 use crate::call::{Call, CallState, Lease, Outcome, Resolution, ResolvedAs};
 use crate::digest::{Bound, Nonce};
 use crate::event::{Draft, EventName};
-use crate::hold::{Hold, HoldKind, HoldState};
+use crate::hold::{HoldKind, HoldRow, HoldState};
 use crate::id::HoldId;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::time::Time;
@@ -145,7 +145,7 @@ pub(super) fn ask(call: &mut Call, asking: &Asking, now: Time) -> Result<Moved, 
     }
     .digest();
     let because = Because { rule: "in-run".into(), effect: Effect::Ask, reason: None };
-    call.holds.push(Hold {
+    call.holds.push(HoldRow {
         id: asking.hold,
         kind: HoldKind::InRun,
         state: HoldState::Pending,

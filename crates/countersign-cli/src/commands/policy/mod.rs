@@ -3,6 +3,7 @@
 mod apply;
 mod check;
 mod explain;
+mod schema;
 mod test;
 
 use clap::Subcommand;
@@ -30,6 +31,7 @@ enum Command {
     Explain(explain::Args),
     Test(test::Args),
     Apply(apply::Args),
+    Schema(schema::Args),
 }
 
 /// Runs the policy tool that was asked for.
@@ -39,5 +41,6 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
         Command::Explain(args) => explain::run(args, form).await,
         Command::Test(args) => test::run(args, form),
         Command::Apply(args) => apply::run(args, form).await,
+        Command::Schema(args) => schema::run(&args),
     }
 }

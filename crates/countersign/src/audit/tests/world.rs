@@ -9,7 +9,7 @@ use crate::call::{Call, CallState, Chain, Declared, Facts, Outcome, Path, Repeat
 use crate::digest::{Nonce, argument_digest};
 use crate::event::{Draft, EventName};
 use crate::grant::Remember;
-use crate::hold::{Answer, Decision, Hold, Who};
+use crate::hold::{Answer, Decision, HoldRow, Who};
 use crate::id::{CallId, HoldId};
 use crate::json::Json;
 use crate::memory::MemoryStore;
@@ -113,7 +113,7 @@ impl World {
         self.run(Op::Claim { call, claimant: claimant(), policy: Policy::ask_all() })
     }
 
-    pub(super) fn decide(&self, hold: &Hold, who: &str, answer: Answer) -> Result<Applied, Failure> {
+    pub(super) fn decide(&self, hold: &HoldRow, who: &str, answer: Answer) -> Result<Applied, Failure> {
         let decision = Decision::new(Who::person(who), "test", hold.digest, answer);
         self.run(Op::Decide(Box::new(Deciding { hold: hold.id, decision, groups: Vec::new(), edit: None })))
     }
@@ -272,7 +272,7 @@ fn resolution() -> Resolution {
 }
 
 /// A random answer to a hold: a yes, a no, a yes to be remembered, other arguments, or an answer instead.
-fn decision(call: &Call, hold: &Hold, dice: &mut Dice) -> Op {
+fn decision(call: &Call, hold: &HoldRow, dice: &mut Dice) -> Op {
     let remember = Remember::session();
     let approve = |arguments, remember| Answer::Approve { arguments, payload: None, remember };
     let mut edit = None;

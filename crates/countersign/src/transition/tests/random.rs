@@ -60,7 +60,7 @@ fn claimed(before: &Call, after: &Call, story: &str) {
         }
         (_, None) => panic!("{story}: a claim without a lease"),
     }
-    let by_rule = after.verdict.effect == Effect::Allow && after.holds.iter().all(Hold::in_run);
+    let by_rule = after.verdict.effect == Effect::Allow && after.holds.iter().all(HoldRow::in_run);
     let asked = after.holds.iter().rev().find(|hold| !hold.in_run());
     let by_people = asked.is_some_and(|hold| match hold.state {
         HoldState::Approved => hold.decisions.iter().any(|d| matches!(d.answer, Answer::Approve { .. })),

@@ -2,7 +2,7 @@
 
 use countersign::call::ToolId;
 use countersign::digest::{CallDigest, argument_digest};
-use countersign::hold::{Answer, Decision, Hold, HoldKind, Who};
+use countersign::hold::{Answer, Decision, HoldKind, HoldRow, Who};
 use countersign::id::{CallId, HoldId};
 use countersign::redact::Redactor;
 use countersign::show::{Line, LineKind, View, WarningKind};
@@ -32,7 +32,7 @@ fn call(arguments: &Json) -> Call {
     serde_json::from_str(&text).unwrap()
 }
 
-fn hold() -> Hold {
+fn hold() -> HoldRow {
     let terms = Terms {
         quorums: vec![Quorum { approvals: 2, from: vec!["finance".into(), "the board".into()] }],
         risk: Risk::High,
