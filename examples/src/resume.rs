@@ -1,0 +1,2 @@
+//! Soon.
+pub async fn run() -> anyhow::Result<()> { Ok(()) }
