@@ -23,7 +23,11 @@ pub async fn run() -> Result<()> {
         .policy(Policy::from_yaml("otherwise: declared")?)
         .approver(|hold| async move {
             crate::show(&hold);
-            assert_eq!(hold.call.facts.arguments.as_str(), r#"{"euros":5000,"to":"bo"}"#, "only the large one is asked");
+            assert_eq!(
+                hold.call.facts.arguments.as_str(),
+                r#"{"euros":5000,"to":"bo"}"#,
+                "only the large one is asked"
+            );
             Ok(Answer::deny("at most 1000 a day"))
         })
         .build()?;
@@ -41,7 +45,7 @@ pub async fn run() -> Result<()> {
     let agent = Agent::builder("banker", model).gate(gate).tool(transfer).build()?;
     let (_, read) = crate::converse(&agent, "Pay Bo").await?;
 
-    assert_eq!(read[0], "50 euros went to bo");
-    assert!(read[1].contains("Reason: at most 1000 a day."), "{read:?}");
+    let denied = "Not run. An approver denied this call. Reason: at most 1000 a day. Do not retry the same call.";
+    assert_eq!(read, ["50 euros went to bo", denied]);
     Ok(())
 }

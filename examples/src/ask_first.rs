@@ -39,10 +39,7 @@ pub async fn run() -> Result<()> {
     let (reply, read) = crate::converse(&agent, "Ask Bo and Ann for lunch").await?;
 
     assert_eq!(&*reply, "Bo knows. Ann is away.");
-    assert_eq!(read[0], "sent 6 letters to bo@example.com");
-    assert_eq!(
-        read[1],
-        "Not run. An approver denied this call. Reason: Ann is on holiday. Do not retry the same call."
-    );
+    let denied = "Not run. An approver denied this call. Reason: Ann is on holiday. Do not retry the same call.";
+    assert_eq!(read, ["sent 6 letters to bo@example.com", denied]);
     Ok(())
 }

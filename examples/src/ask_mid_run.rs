@@ -39,7 +39,7 @@ pub async fn run() -> Result<()> {
     let agent = Agent::builder("janitor", model).gate(gate).tool(clean_up).build()?;
     let (_, read) = crate::converse(&agent, "Clean up").await?;
 
-    assert_eq!(read[0], "2 files are gone");
-    assert!(read[1].contains("An approver denied this call. Reason: not my thesis."), "{read:?}");
+    let denied = "Not run. An approver denied this call. Reason: not my thesis. Do not retry the same call.";
+    assert_eq!(read, ["2 files are gone", denied]);
     Ok(())
 }

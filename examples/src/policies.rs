@@ -41,7 +41,8 @@ pub async fn run() -> Result<()> {
         .tool(does("drop_table", "Deletes a table of the database with all that is in it."));
     let (_, read) = crate::converse(&agent.build()?, "Refund both orders and tidy up").await?;
 
-    assert_eq!(read[..3], ["read_orders done", "refund done", "refund done"]);
-    assert!(read[3].contains("The policy does not allow this call. Reason: Only the operator drops tables."));
+    let denied = "Not run. The policy does not allow this call. Reason: Only the operator drops tables. \
+                  Do not retry the same call.";
+    assert_eq!(read, ["read_orders done", "refund done", "refund done", denied]);
     Ok(())
 }
