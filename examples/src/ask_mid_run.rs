@@ -14,7 +14,7 @@ struct CleanUp {
 async fn clean_up(wish: CleanUp, running: Running) -> Result<String, ToolError> {
     // Looking changes nothing, so it may happen before anybody is asked.
     let found = if wish.folder == "tmp" { vec!["a.log", "b.log"] } else { vec!["thesis.tex"] };
-    let hint = format!("Delete {} files in {}", found.len(), wish.folder);
+    let hint = format!("Delete what is left over in {}", wish.folder);
     running.confirm(&hint, &serde_json::json!({ "files": found })).await?;
     Ok(format!("{} files are gone", found.len()))
 }

@@ -6,12 +6,15 @@ use countersign_agent::Agent;
 use countersign_agent::model::{Scripted, Turn};
 
 const POLICY: &str = "
-otherwise: ask
-rules:
-  - { id: to-billing, allow: 'agent:billing' }
-  - { id: to-legal, deny: 'agent:legal', reason: Customers write to legal themselves }
+policy:
+  otherwise: ask
+  rules:
+    - { id: to-billing, allow: 'agent:billing' }
+    - { id: to-legal, deny: 'agent:legal', reason: Customers write to legal themselves }
 agents:
-  desk: { rules: [{ id: desk-promises-nothing, deny: promise_discount, reason: The desk promises nothing }] }
+  desk:
+    policy:
+      rules: [{ id: no-promises, deny: promise_discount, reason: The desk promises nothing }]
 ";
 
 /// The desk may not go to legal, goes to billing, and its own rule still binds there.
