@@ -1,5 +1,8 @@
 //! The guide cannot rot: every program runs, and every page shows what its program is and says.
 
+// Helpers of tests are tests too: a panic in them is a failed test.
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
