@@ -1,11 +1,13 @@
-//! Measures Countersign and says whether each figure meets its goal: `cargo xtask bench core [--json]`.
+//! Measures Countersign and says whether each figure meets its goal: `cargo xtask bench core [--json]`, `cargo xtask bench agent`.
 //!
 //! Exits with 1 when a goal is missed.
 
+mod agent;
 mod core;
 mod figure;
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -18,9 +20,12 @@ use crate::figure::Figure;
 struct Bench {
     /// What to measure.
     suite: Suite,
-    /// Measures only the groups whose name begins so: judge, memory, sqlite, postgres.
+    /// Measures only the groups whose name begins so: judge, memory, sqlite, postgres; memory, sqlite, stream, sessions.
     #[arg(long, default_value = "")]
     only: String,
+    /// What `benches/adk` printed; without it the agent's figures stand alone.
+    #[arg(long)]
+    baseline: Option<PathBuf>,
     /// Prints one JSON object a line instead of a table.
     #[arg(long)]
     json: bool,
@@ -30,12 +35,15 @@ struct Bench {
 enum Suite {
     /// The gate and its stores.
     Core,
+    /// The agent runtime.
+    Agent,
 }
 
 fn main() -> Result<ExitCode> {
     let bench = Bench::parse();
     let figures = match bench.suite {
         Suite::Core => core::figures(&bench.only)?,
+        Suite::Agent => agent::figures(&bench.only, bench.baseline.as_deref())?,
     };
     let text = if bench.json { figure::json_lines(&figures)? } else { figure::table(&figures) };
     io::stdout().write_all(text.as_bytes())?;

@@ -158,7 +158,8 @@ async fn log_bytes(gate: &Gate) -> Result<usize> {
     }
 }
 
-fn resident() -> Result<usize> {
+/// Bytes this process has in memory.
+pub(crate) fn resident() -> Result<usize> {
     let text = std::fs::read_to_string("/proc/self/statm")?;
     let pages: usize = text.split(' ').nth(1).context("statm has no second field")?.parse()?;
     Ok(pages * 4096)

@@ -1,7 +1,7 @@
 //! Figures of the gate and its stores, each beside a baseline measured in the same run.
 
 mod judge;
-mod memory;
+pub(crate) mod memory;
 mod postgres;
 mod sqlite;
 

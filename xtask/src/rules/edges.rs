@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("countersign-cli", SHIPPED),
     (TESTKIT, SHIPPED),
     ("countersign-benches", WITH_TESTKIT),
+    ("countersign-examples", SHIPPED),
     ("xtask", &[]),
 ];
 
@@ -123,9 +124,10 @@ mod tests {
     }
 
     #[test]
-    fn nothing_depends_on_benches_and_no_crate_is_unknown() {
+    fn nothing_depends_on_benches_or_examples_and_no_crate_is_unknown() {
         check("countersign-cli", "countersign-benches", Kind::Normal, false);
         check("countersign-cli", "countersign-benches", Kind::Dev, false);
+        check("countersign-cli", "countersign-examples", Kind::Normal, false);
         check("countersign-surprise", CORE, Kind::Normal, false);
     }
 }

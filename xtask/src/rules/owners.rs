@@ -3,7 +3,7 @@
 use crate::metadata::Metadata;
 
 /// What never ships.
-const DEV: &[&str] = &["countersign-testkit", "countersign-benches", "xtask"];
+const DEV: &[&str] = &["countersign-testkit", "countersign-benches", "countersign-examples", "xtask"];
 
 /// Foreign crates, those of ours that may name them, and what they bring.
 const OWNERS: &[(&[&str], &[&str], &str)] = &[
