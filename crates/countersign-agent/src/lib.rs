@@ -5,6 +5,7 @@
 
 mod agent;
 mod client;
+pub mod config;
 mod error;
 mod event;
 pub mod limits;
