@@ -81,6 +81,7 @@
 
 mod agent;
 mod client;
+pub mod config;
 mod error;
 mod event;
 pub mod limits;

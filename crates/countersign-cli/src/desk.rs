@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use countersign::gate::GateBuilder;
 use countersign::redact::Redactor;
 use countersign::signer::Signer;
 use countersign::{Gate, Policy, Store};
@@ -53,20 +54,7 @@ impl Desk {
     }
 
     async fn over(store: Arc<dyn Store>, settings: &Settings, signer: Option<Arc<Signer>>) -> Result<Desk, Fault> {
-        let policy = match store.policy().await? {
-            Some((_, source)) => Policy::from_yaml(&source)
-                .map_err(|errors| Fault::failed(format!("the store's policy cannot be read: {errors}")))?,
-            None => settings.config.policy.clone(),
-        };
-        let redact = &settings.config.redact;
-        let redactor = Redactor::new(&redact.keys, &redact.values).map_err(Fault::failed)?.and_standard();
-        let mut builder = Gate::builder()
-            .policy(policy)
-            .store(store)
-            .limits(settings.config.limits.clone())
-            .redactor(redactor)
-            .decided_elsewhere()
-            .without_sweeper();
+        let mut builder = begin_gate(store, settings).await?.decided_elsewhere().without_sweeper();
         if let Some(signer) = &signer {
             builder = builder.signer(Arc::clone(signer));
         }
@@ -89,4 +77,16 @@ impl Desk {
             out::warn(format_args!("the record could not be signed: {}", out::safe_lines(&error.to_string())));
         }
     }
+}
+
+/// Begins a gate over a store: the store's own policy if it has one, else the file's, and the file's bounds and masks.
+pub(crate) async fn begin_gate(store: Arc<dyn Store>, settings: &Settings) -> Result<GateBuilder, Fault> {
+    let policy = match store.policy().await? {
+        Some((_, source)) => Policy::from_yaml(&source)
+            .map_err(|errors| Fault::failed(format!("the store's policy cannot be read: {errors}")))?,
+        None => settings.config.policy.clone(),
+    };
+    let redact = &settings.config.redact;
+    let redactor = Redactor::new(&redact.keys, &redact.values).map_err(Fault::failed)?.and_standard();
+    Ok(Gate::builder().policy(policy).store(store).limits(settings.config.limits.clone()).redactor(redactor))
 }

@@ -7,6 +7,9 @@ use countersign::GateError;
 use countersign::gate::BuildError;
 use countersign::store::{Failure, StoreError};
 use countersign::transition::Rejection;
+use countersign_agent::config::ConfigError;
+use countersign_agent::model::ModelError;
+use countersign_agent::{AgentError, RunError};
 use countersign_store::ConnectError;
 use countersign_store::postgres::ConnectError as Postgres;
 
@@ -21,6 +24,8 @@ pub(crate) enum Exit {
     Refused,
     /// A store or server cannot be reached.
     Unreachable,
+    /// The person stopped it.
+    Interrupted,
 }
 
 impl From<Exit> for ExitCode {
@@ -30,6 +35,8 @@ impl From<Exit> for ExitCode {
             Exit::Usage => 2,
             Exit::Refused => 3,
             Exit::Unreachable => 4,
+            // What shells say of a program that Ctrl-C ended.
+            Exit::Interrupted => 130,
         })
     }
 }
@@ -58,6 +65,11 @@ impl Fault {
     /// The rules say no.
     pub(crate) fn refused(what: impl fmt::Display) -> Fault {
         Fault::new(Exit::Refused, what)
+    }
+
+    /// The person stopped it.
+    pub(crate) fn interrupted(what: impl fmt::Display) -> Fault {
+        Fault::new(Exit::Interrupted, what)
     }
 
     /// Several problems, each already safe to print.
@@ -165,5 +177,53 @@ impl From<ConnectError> for Fault {
             _ => Exit::Failed,
         };
         Fault::new(exit, error)
+    }
+}
+
+impl From<ModelError> for Fault {
+    fn from(error: ModelError) -> Fault {
+        let exit = match &error {
+            ModelError::Unreachable { .. } => Exit::Unreachable,
+            ModelError::Settings(_) => Exit::Usage,
+            _ => Exit::Failed,
+        };
+        Fault::new(exit, error)
+    }
+}
+
+impl From<AgentError> for Fault {
+    fn from(error: AgentError) -> Fault {
+        Fault::new(Exit::Usage, error)
+    }
+}
+
+impl From<ConfigError> for Fault {
+    fn from(error: ConfigError) -> Fault {
+        let next = match &error {
+            ConfigError::Model { .. } => {
+                "put a `model:` section into the configuration, or play the model yourself with --manual"
+            }
+            ConfigError::SeveralAgents(_) | ConfigError::NoAgent { .. } => "name one: countersign run AGENT \"PROMPT\"",
+            _ => "correct the configuration; `countersign policy check FILE` reads it",
+        };
+        Fault::new(Exit::Usage, error).next(next)
+    }
+}
+
+impl From<RunError> for Fault {
+    fn from(error: RunError) -> Fault {
+        match error {
+            RunError::Model(error) => {
+                Fault::from(error).next("what was done is kept; `countersign run --resume SESSION` goes on")
+            }
+            RunError::Gate(error) => Fault::from(error),
+            RunError::Cancelled => Fault::interrupted("stopped; what waited was withdrawn, and nothing more runs"),
+            RunError::Expired { .. } => Fault::new(Exit::Refused, error),
+            RunError::NoSession(_) => {
+                Fault::new(Exit::Usage, error).next("`countersign run --list` lists the sessions")
+            }
+            RunError::BadInput(_) | RunError::OtherAgent { .. } => Fault::new(Exit::Usage, error),
+            error => Fault::new(Exit::Failed, error),
+        }
     }
 }

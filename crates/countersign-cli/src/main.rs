@@ -14,6 +14,7 @@ mod offer;
 mod out;
 mod person;
 mod prompt;
+mod run;
 mod settings;
 mod shapes;
 mod signals;

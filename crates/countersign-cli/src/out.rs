@@ -29,6 +29,19 @@ pub(crate) fn data(line: impl Display) -> io::Result<()> {
     writeln!(anstream::stdout().lock(), "{line}")
 }
 
+/// Prints a part of a line of data on stdout, to be seen at once.
+pub(crate) fn part(text: impl Display) -> io::Result<()> {
+    let mut stdout = anstream::stdout().lock();
+    write!(stdout, "{text}")?;
+    stdout.flush()
+}
+
+/// Prints a part of a line of talk on stderr.
+pub(crate) fn say_part(text: impl Display) {
+    let mut stderr = anstream::stderr().lock();
+    let _ = write!(stderr, "{text}").and_then(|()| stderr.flush());
+}
+
 /// Prints a value as one line of JSON on stdout.
 pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> io::Result<()> {
     let text = serde_json::to_string(value).map_err(io::Error::other)?;
@@ -49,6 +62,18 @@ pub(crate) fn warn(line: impl Display) {
 pub(crate) fn safe_lines(text: &str) -> String {
     let lines: Vec<String> = text.split('\n').map(|line| escape(line.trim_end())).collect();
     lines.join("\n").replace("\\\\", "\\")
+}
+
+/// Escapes a piece of a longer text, keeping its line breaks and blanks. Tabs are drawn as blanks.
+pub(crate) fn safe_piece(text: &str) -> String {
+    let safe = |line: &str| {
+        let line = line.replace('\t', "    ");
+        let body = line.trim_end_matches(' ');
+        let blanks = " ".repeat(line.len() - body.len());
+        escape(body).replace("\\\\", "\\") + &blanks
+    };
+    let lines: Vec<String> = text.replace("\r\n", "\n").split('\n').map(safe).collect();
+    lines.join("\n")
 }
 
 /// A text of at most this many columns; what is cut ends in `…`.
@@ -136,5 +161,6 @@ mod tests {
         let text = anstream::adapter::strip_str(&lines[1]).to_string();
         assert_eq!(text, "a\\u{1b}[2Jb\\u{202e}");
         assert_eq!(safe_lines("one\ntwo\u{1b}"), "one\ntwo\\u{1b}");
+        assert_eq!(safe_piece("a \n\tb\\n\r\n\u{1b}[2J \r "), "a \n    b\\n\n\\u{1b}[2J \\r ");
     }
 }

@@ -11,12 +11,15 @@ mod halt;
 mod holds;
 mod policy;
 mod resume;
+mod run;
+mod tools;
 mod trust;
 
 use clap::{Parser, Subcommand};
 
 pub(crate) use audit::print as print_events;
 pub(crate) use holds::open_holds;
+pub(crate) use run::Args as RunArgs;
 
 use crate::fault::Fault;
 
@@ -37,12 +40,13 @@ pub(crate) struct Cli {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 not reachable.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 not reachable, 130 stopped with Ctrl-C.
 Data goes to stdout, talk to stderr. NO_COLOR and output that is no terminal are respected.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(demo::Args),
+    Run(run::Args),
     Holds(holds::Args),
     Approve(approve::Args),
     Deny(deny::Args),
@@ -51,6 +55,7 @@ enum Command {
     Halt(halt::Args),
     Resume(resume::Args),
     Policy(policy::Args),
+    Tools(tools::Args),
     Trust(trust::Args),
     Audit(audit::Args),
     Completions(completions::Args),
@@ -70,6 +75,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Fault> {
     let form = if cli.json { Form::Json } else { Form::Text };
     match cli.command {
         Command::Demo(args) => demo::run(args, form).await,
+        Command::Run(args) => run::run(args, form).await,
         Command::Holds(args) => holds::run(args, form).await,
         Command::Approve(args) => approve::run(args, form).await,
         Command::Deny(args) => deny::run(args, form).await,
@@ -78,6 +84,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Fault> {
         Command::Halt(args) => halt::run(args, form).await,
         Command::Resume(args) => resume::run(args, form).await,
         Command::Policy(args) => policy::run(args, form).await,
+        Command::Tools(args) => tools::run(args, form),
         Command::Trust(args) => trust::run(args, form),
         Command::Audit(args) => audit::run(args, form).await,
         Command::Completions(args) => completions::run(args),

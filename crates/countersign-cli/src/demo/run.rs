@@ -1,25 +1,21 @@
 //! Runs the demo's agent: proposes each call, asks where there is something to ask, and goes on.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use countersign::show::{View, escape};
+use countersign::show::escape;
 use countersign::store::Op;
 use countersign::tool::FnTool;
 use countersign::transition::Rejection;
-use countersign::{
-    Answer, Call, CallState, Effect, Gate, GateError, Hold, Path, Proposal, Refusal, RefusalKind, Tool as _,
-};
+use countersign::{Call, CallState, Effect, Gate, GateError, Hold, Path, Proposal, Refusal, RefusalKind, Tool as _};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::answers::Answers;
 use super::script::{Move, moves};
 use crate::commands::open_holds;
 use crate::fault::Fault;
-use crate::offer;
 use crate::out;
 use crate::person::person;
-use crate::prompt::{self, Asked, Question};
+use crate::prompt::{self, Asked};
 use crate::signals::Signals;
 
 /// The session all of the demo's calls belong to.
@@ -128,7 +124,7 @@ impl Run {
                     let (line, answer) = answers.next(&format!("`{}`", open.call.facts.tool))?;
                     (answer, Some(line))
                 }
-                Answering::Person => match ask(&self.gate, &open, notice.take(), signals).await? {
+                Answering::Person => match prompt::put(&self.gate, &open, &[], notice.take(), signals).await? {
                     Asked::Answer(answer) => (answer, None),
                     Asked::Closed => {
                         out::say(out::paint(out::WAIT, "  the hold closed: expired, or decided elsewhere"));
@@ -137,7 +133,7 @@ impl Run {
                     Asked::Left | Asked::Stop => return Ok(false),
                 },
             };
-            say_answer(&answer);
+            out::say(format_args!("   {}", out::paint(out::BOLD, prompt::in_words(&answer))));
             let decision = open.decision(person(), if line.is_some() { "answers" } else { "terminal" }, answer);
             match (self.gate.decide(open.id, decision).await, line, &self.answering) {
                 (Ok(decided), ..) => {
@@ -182,39 +178,11 @@ fn ended_call(ended: Result<Result<Arc<Call>, GateError>, tokio::task::JoinError
     Ok(ended.map_err(|error| Fault::failed(format!("the agent ended badly: {error}")))??)
 }
 
-async fn ask(gate: &Gate, open: &Hold, notice: Option<String>, signals: &mut Signals) -> Result<Asked, Fault> {
-    let now = gate.store().now().await?;
-    let offers = offer::offers(gate, open).await?;
-    let question = Question {
-        view: View::of(&open.call, open, now).under(&open.call, &gate.policy()),
-        arguments: open.call.shown_arguments().clone(),
-        choices: prompt::choices(open, &offers),
-        offers,
-        notice,
-    };
-    let begin = Instant::now();
-    let life: Option<Duration> = open.expires_at.map(|at| now.until(at));
-    let left = move || life.map(|life| life.saturating_sub(begin.elapsed()));
-    Ok(prompt::ask(question, left, prompt::closed(gate, open), signals).await?)
-}
-
 fn say_wish(number: usize, wish: &Move) {
     out::say("");
     out::say(format_args!("{} {}", out::paint(out::BOLD, format_args!("{number}. agent:")), wish.says));
     let call = format!("{} {}", wish.tool, prompt::on_one_line(&wish.arguments));
     out::say(format_args!("   {}", out::paint(out::DIM, out::fit(&call, out::columns().saturating_sub(4)))));
-}
-
-fn say_answer(answer: &Answer) {
-    let words = match answer {
-        Answer::Approve { arguments: Some(_), .. } => "you approve, with other arguments".to_owned(),
-        Answer::Approve { remember: Some(_), .. } => "you approve, and want it remembered".to_owned(),
-        Answer::Approve { .. } => "you approve".to_owned(),
-        Answer::Deny { reason: Some(reason) } => format!("you deny: {}", escape(reason)),
-        Answer::Deny { reason: None } => "you deny".to_owned(),
-        Answer::Respond { response } => format!("you answer instead: {}", prompt::on_one_line(response.as_str())),
-    };
-    out::say(format_args!("   {}", out::paint(out::BOLD, words)));
 }
 
 /// Says what came of a call, and by whose word.

@@ -5,6 +5,7 @@ mod choice;
 mod dialog;
 mod draw;
 mod input;
+mod pick;
 mod pretty;
 mod terminal;
 
@@ -13,12 +14,50 @@ mod tests;
 
 pub(crate) use choice::Choice;
 pub(crate) use dialog::{Offer, Question};
+pub(crate) use pick::{Item, Picked, pick};
 pub(crate) use pretty::on_one_line;
 pub(crate) use terminal::{Asked, ask, is_interactive};
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use countersign::{Gate, Hold};
+use countersign::show::{View, escape};
+use countersign::{Answer, Gate, Hold};
+
+use crate::fault::Fault;
+use crate::offer;
+use crate::signals::Signals;
+
+/// Puts a hold to the person at the terminal, with these choices after the usual ones.
+pub(crate) async fn put(
+    gate: &Gate,
+    open: &Hold,
+    also: &[Choice],
+    notice: Option<String>,
+    signals: &mut Signals,
+) -> Result<Asked, Fault> {
+    let now = gate.store().now().await?;
+    let offers = offer::offers(gate, open).await?;
+    let mut choices = choices(open, &offers);
+    choices.extend(also);
+    let view = View::of(&open.call, open, now).under(&open.call, &gate.policy());
+    let question = Question { view, arguments: open.call.shown_arguments().clone(), choices, offers, notice };
+    let begin = Instant::now();
+    let life: Option<Duration> = open.expires_at.map(|at| now.until(at));
+    let left = move || life.map(|life| life.saturating_sub(begin.elapsed()));
+    Ok(ask(question, left, closed(gate, open), signals).await?)
+}
+
+/// An answer as it is said back to whoever gave it. Safe to print.
+pub(crate) fn in_words(answer: &Answer) -> String {
+    match answer {
+        Answer::Approve { arguments: Some(_), .. } => "you approve, with other arguments".to_owned(),
+        Answer::Approve { remember: Some(_), .. } => "you approve, and want it remembered".to_owned(),
+        Answer::Approve { .. } => "you approve".to_owned(),
+        Answer::Deny { reason: Some(reason) } => format!("you deny: {}", escape(reason)),
+        Answer::Deny { reason: None } => "you deny".to_owned(),
+        Answer::Respond { response } => format!("you answer instead: {}", on_one_line(response.as_str())),
+    }
+}
 
 /// What a person may choose about a hold. Deny comes first, and so has the focus.
 pub(crate) fn choices(open: &Hold, offers: &[Offer]) -> Vec<Choice> {

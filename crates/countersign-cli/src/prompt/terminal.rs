@@ -96,13 +96,13 @@ pub(crate) async fn ask(
     Ok(asked)
 }
 
-fn size() -> (usize, usize) {
+pub(super) fn size() -> (usize, usize) {
     let (columns, rows) = crossterm::terminal::size().unwrap_or((80, 24));
     (usize::from(columns), usize::from(rows))
 }
 
 /// Throws away keys pressed before there was a question: those the system holds, and those already read.
-fn flush() -> io::Result<()> {
+pub(super) fn flush() -> io::Result<()> {
     #[cfg(unix)]
     rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush)?;
     while event::poll(Duration::ZERO)? {
@@ -112,14 +112,14 @@ fn flush() -> io::Result<()> {
 }
 
 /// The terminal in our hands. Dropped, it is as it was.
-struct Guard {
+pub(super) struct Guard {
     colour: bool,
     /// What is on the screen, as far as we know.
-    drawn: Option<Screen>,
+    pub(super) drawn: Option<Screen>,
 }
 
 impl Guard {
-    fn take() -> io::Result<Guard> {
+    pub(super) fn take() -> io::Result<Guard> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             let usual = panic::take_hook();
@@ -135,7 +135,7 @@ impl Guard {
         Ok(guard)
     }
 
-    fn show(&mut self, screen: Screen) -> io::Result<()> {
+    pub(super) fn show(&mut self, screen: Screen) -> io::Result<()> {
         if self.drawn.as_ref() == Some(&screen) {
             return Ok(());
         }

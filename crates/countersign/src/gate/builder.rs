@@ -51,6 +51,8 @@ pub struct GateBuilder {
     owner: Arc<str>,
     lease: Duration,
     sweeper: bool,
+    /// Whether it was said that nobody can be asked.
+    alone: bool,
 }
 
 impl Default for GateBuilder {
@@ -67,6 +69,7 @@ impl Default for GateBuilder {
             owner: format!("process-{}", std::process::id()).into(),
             lease: limits::LEASE,
             sweeper: true,
+            alone: false,
         }
     }
 }
@@ -114,6 +117,14 @@ impl GateBuilder {
     #[must_use]
     pub fn decided_elsewhere(mut self) -> Self {
         self.reach = Reach::Elsewhere;
+        self
+    }
+
+    /// Nobody can be asked, and that is known: the policy's `unattended` decides, also where it is left at its default.
+    #[must_use]
+    pub fn unattended(mut self) -> Self {
+        self.reach = Reach::Nobody;
+        self.alone = true;
         self
     }
 
@@ -202,7 +213,7 @@ impl GateBuilder {
     /// Builds the gate. Inside a runtime it also starts the sweeper, which ends with the gate.
     pub fn build(self) -> Result<Gate, BuildError> {
         let nobody = matches!(self.reach, Reach::Nobody);
-        if nobody && self.policy.can_ask() && !self.policy.unattended_stated() {
+        if nobody && !self.alone && self.policy.can_ask() && !self.policy.unattended_stated() {
             return Err(BuildError::NobodyToAsk);
         }
         let local = Arc::new(Local {

@@ -1,0 +1,200 @@
+//! `countersign run`.
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+
+use countersign::policy::Unattended;
+use countersign_agent::{Reply, RunError, Session};
+
+use crate::commands::{Form, open_holds};
+use crate::fault::Fault;
+use crate::out::{self, Cell};
+use crate::person::person;
+use crate::prompt;
+use crate::run::{Attended, Scene, Talk, Typist, all_sessions, open_store};
+use crate::settings::Place;
+
+/// Run an agent in the terminal; you are asked where the rules say so
+///
+/// With a prompt it answers once and ends; without one it is a conversation. The agent works in this folder with the
+/// tools that the configuration gives it, or with the built-in ones. What it did is kept: after a crash, a reboot or
+/// Ctrl-C, `--resume` goes on with the session.
+///
+/// Holds can be decided here or anywhere else: whoever is first closes them everywhere. In a pipe or with --json there
+/// is nobody to ask, and the policy's `unattended` says what happens then.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The agent [default: the only one there is]
+    pub(crate) agent: Option<String>,
+    /// What to say to it
+    pub(crate) prompt: Option<String>,
+    /// Go on with a session where it stopped
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) resume: Option<String>,
+    /// Use a session of this name, begun or to be begun
+    #[arg(long, value_name = "NAME", conflicts_with = "resume")]
+    session: Option<String>,
+    /// List the sessions there are
+    #[arg(long, conflicts_with_all = ["agent", "resume", "session"])]
+    list: bool,
+    /// Use this model of the configured provider
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// Play the model yourself: type its calls, as in `transfer_money amount=100`, and its answers
+    #[arg(long, conflicts_with_all = ["model", "script"])]
+    pub(crate) manual: bool,
+    /// Let the model follow a script
+    #[arg(long, value_name = "FILE", conflicts_with = "model")]
+    pub(crate) script: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  countersign run                                    # a conversation with the only agent
+  countersign run banker "send 100 to Bo"            # one answer
+  countersign run --manual                           # without a model: you type its calls
+  countersign run --list
+  countersign run --resume session_0190…             # go on after a restart
+  countersign run banker "send 100 to Bo" --json     # one event a line; never asks
+
+In a conversation: Ctrl-C stops the run, Ctrl-D or /quit ends."#;
+
+/// Runs an agent.
+pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
+    if args.list {
+        return list(&args.place, form).await;
+    }
+    let attended = match form == Form::Text && prompt::is_interactive() {
+        true => Attended::Yes,
+        false => Attended::No,
+    };
+    let (typist, wishes) = Typist::new();
+    let scene = Scene::open(&args, attended, typist).await?;
+    let name = args.resume.clone().or_else(|| args.session.clone());
+    let name = name.unwrap_or_else(|| scene.agent.new_session().id().to_owned());
+    let session = scene.agent.session(name).requester(person().id);
+    let mut talk = Talk::new(scene.gate.clone(), attended, form, wishes)?;
+    if attended == Attended::No {
+        say_unattended(scene.gate.policy().unattended());
+    }
+    let ended = Visit { args: &args, session, attended, prompt: scene.prompt.clone() }.go(&mut talk).await;
+    if let Err(error) = scene.gate.checkpoint().await {
+        out::warn(format_args!("the record could not be signed: {}", out::safe_lines(&error.to_string())));
+    }
+    ended
+}
+
+/// What was asked for, in one session.
+struct Visit<'a> {
+    args: &'a Args,
+    session: Session,
+    attended: Attended,
+    prompt: Option<String>,
+}
+
+impl Visit<'_> {
+    async fn go(mut self, talk: &mut Talk) -> Result<(), Fault> {
+        match (self.prompt.take(), &self.args.resume, self.attended) {
+            (Some(prompt), ..) => self.once(talk, Some(prompt)).await,
+            (None, Some(_), Attended::No) => self.once(talk, None).await,
+            (None, None, Attended::No) => {
+                let prompt = self.piped(talk).await?;
+                self.once(talk, Some(prompt)).await
+            }
+            (None, _, Attended::Yes) => self.conversation(talk).await,
+        }
+    }
+
+    /// Answers once.
+    async fn once(&self, talk: &mut Talk, prompt: Option<String>) -> Result<(), Fault> {
+        self.say_session();
+        let stream = match prompt {
+            Some(prompt) => self.session.stream(prompt),
+            None => self.session.resume_stream(),
+        };
+        talk.attend(stream).await??;
+        match (talk.teller.unanswered, self.attended) {
+            (0, _) | (_, Attended::Yes) => Ok(()),
+            (count, Attended::No) => Err(Fault::refused(format!("nobody answered about {count} of the calls"))
+                .next("run it in a terminal, or set `unattended: wait` and decide with `countersign approve`")),
+        }
+    }
+
+    async fn conversation(&self, talk: &mut Talk) -> Result<(), Fault> {
+        self.say_session();
+        out::say(out::paint(out::DIM, "Ctrl-C stops a run, Ctrl-D ends."));
+        if self.args.resume.is_some() {
+            report(talk.attend(self.session.resume_stream()).await?);
+        }
+        while let Some(said) = talk.listen().await? {
+            report(talk.attend(self.session.stream(said)).await?);
+        }
+        Ok(())
+    }
+
+    /// What is piped in is what is said.
+    async fn piped(&self, talk: &mut Talk) -> Result<String, Fault> {
+        if self.args.manual || std::io::stdin().is_terminal() {
+            return Err(Fault::usage("there is nothing to say to the agent")
+                .next("give a prompt: countersign run AGENT \"PROMPT\""));
+        }
+        let said = talk.keyboard.rest().await?;
+        match said.trim().is_empty() {
+            true => Err(Fault::usage("the input is empty").next("give a prompt: countersign run AGENT \"PROMPT\"")),
+            false => Ok(said),
+        }
+    }
+
+    fn say_session(&self) {
+        let words = format!("session {}", countersign::show::escape(self.session.id()));
+        out::say(out::paint(out::DIM, words));
+    }
+}
+
+/// In a conversation an error ends the run and not the conversation.
+fn report(ended: Result<Reply, RunError>) {
+    if let Err(error) = ended {
+        out::say(format_args!("{} {}", out::paint(out::BAD, "error:"), Fault::from(error)));
+    }
+}
+
+fn say_unattended(unattended: Unattended) {
+    let words = match unattended {
+        Unattended::Deny => "calls that need a person are refused (`unattended: deny`)",
+        Unattended::Allow => "calls that need a person run unasked (`unattended: allow`)",
+        Unattended::Wait => "calls that need a person wait for one elsewhere (`unattended: wait`)",
+    };
+    out::say(format_args!("nobody can be asked here: {words}"));
+}
+
+async fn list(place: &Place, form: Form) -> Result<(), Fault> {
+    let store = open_store(place).await?;
+    let sessions = all_sessions(&store).await?;
+    if form == Form::Json {
+        return Ok(out::json(&sessions)?);
+    }
+    if sessions.is_empty() {
+        out::say("There are no sessions. `countersign run` begins one.");
+        return Ok(());
+    }
+    let holds = open_holds(&store, None).await?;
+    let waiting = |session: &str| {
+        let count = holds.iter().filter(|hold| hold.call.facts.path.session.as_deref() == Some(session)).count();
+        if count == 0 { "-".to_owned() } else { count.to_string() }
+    };
+    let row = |listed: &countersign_agent::Listed| {
+        vec![
+            Cell::styled(out::BOLD, &listed.session),
+            Cell::new(&listed.agent),
+            Cell::styled(out::WAIT, waiting(&listed.session)),
+            Cell::new(listed.created_at),
+        ]
+    };
+    let rows: Vec<Vec<Cell>> = sessions.iter().map(row).collect();
+    for line in out::table(&["session", "agent", "waiting", "begun"], &rows, out::columns()) {
+        out::data(line)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,20 @@
+//! An agent in the terminal: what `countersign run` does once it knows what to run.
+
+mod keyboard;
+mod scene;
+mod talk;
+mod teller;
+mod typist;
+
+pub(crate) use scene::{Scene, all_sessions, base, open_store, workspace};
+pub(crate) use talk::Talk;
+pub(crate) use typist::Typist;
+
+/// Whether somebody sits at the terminal who can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attended {
+    /// Yes: holds are put to them.
+    Yes,
+    /// No: the policy's `unattended` decides.
+    No,
+}

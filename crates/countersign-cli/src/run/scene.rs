@@ -1,0 +1,213 @@
+//! Sets the scene: configuration, store, gate, workspace, model and agent.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use countersign::config::ModelConfig;
+use countersign::{Gate, Store};
+use countersign_agent::config::{self, Makings};
+use countersign_agent::model::{self, Lines, Manual, Model, ModelError, Scripted, Sources};
+use countersign_agent::tools::Workspace;
+use countersign_agent::{Agent, Listed, RunError};
+
+use super::{Attended, Typist};
+use crate::commands::RunArgs;
+use crate::desk::begin_gate;
+use crate::fault::Fault;
+use crate::home::{CONFIG_NAME, Home};
+use crate::key;
+use crate::out;
+use crate::settings::{Place, Settings, read_bytes};
+use crate::watch::Watcher;
+
+/// Sessions read at once.
+const PAGE: usize = 100;
+
+/// Everything a run needs.
+pub(crate) struct Scene {
+    pub(crate) agent: Agent,
+    pub(crate) gate: Gate,
+    /// What is to be said, once it is known which words name an agent.
+    pub(crate) prompt: Option<String>,
+    /// Puts changed rules in force while we run.
+    _watcher: Option<Watcher>,
+}
+
+impl Scene {
+    /// Opens the store and makes the agent.
+    pub(crate) async fn open(args: &RunArgs, attended: Attended, typist: Typist) -> Result<Scene, Fault> {
+        // The first HTTP client wants it; a second try finds it done.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let home = Home::from_env();
+        let settings = Settings::load(&args.place, &home)?;
+        let address = settings.store(&args.place, &home)?;
+        let store = countersign_store::connect(&address).await?;
+        let (asked, prompt) = meant(args, &settings);
+        let name = match &args.resume {
+            Some(session) => find_session(&store, session).await?.agent.to_string(),
+            None => config::agent_name(&settings.config, asked)?.to_owned(),
+        };
+        if args.resume.is_some() && asked.is_some_and(|asked| asked != name) {
+            let what = format!("the session belongs to the agent `{name}`, not to `{}`", asked.unwrap_or_default());
+            return Err(Fault::usage(what));
+        }
+        let follows_store = store.policy().await?.is_some();
+        let gate = begin_gate(store, &settings).await?.signer(key::load(&home.data_folder()?)?);
+        let gate = match attended {
+            Attended::Yes => gate.decided_elsewhere(),
+            Attended::No => gate.unattended(),
+        };
+        let gate = gate.build()?;
+        let _watcher = if follows_store { None } else { watch(&settings, &home, &gate)? };
+        let agent = make_agent(args, &settings, &home, &address, &gate, &name, typist)?;
+        Ok(Scene { agent, gate, prompt, _watcher })
+    }
+}
+
+/// Which words name the agent and which are the prompt. Words with blanks between them name no agent.
+fn meant<'a>(args: &'a RunArgs, settings: &Settings) -> (Option<&'a str>, Option<String>) {
+    match (args.agent.as_deref(), &args.prompt) {
+        (Some(words), None) if words.contains(char::is_whitespace) => (None, Some(words.to_owned())),
+        (Some(words), None) if args.resume.is_some() && !names_agent(settings, words) => (None, Some(words.to_owned())),
+        (agent, prompt) => (agent, prompt.clone()),
+    }
+}
+
+fn names_agent(settings: &Settings, name: &str) -> bool {
+    config::agent_name(&settings.config, Some(name)).is_ok()
+}
+
+fn watch(settings: &Settings, home: &Home, gate: &Gate) -> Result<Option<Watcher>, Fault> {
+    let Some(found) = settings.file.clone() else { return Ok(None) };
+    let home = home.clone();
+    let path = found.path.clone();
+    Watcher::start(&path, gate.clone(), move || found.read(&home).map(|config| config.policy)).map(Some)
+}
+
+fn make_agent(
+    args: &RunArgs,
+    settings: &Settings,
+    home: &Home,
+    address: &str,
+    gate: &Gate,
+    name: &str,
+    typist: Typist,
+) -> Result<Agent, Fault> {
+    let base = base(settings)?;
+    let workspace = workspace(settings, home, address)?;
+    let cast = Cast::of(args, &base, typist)?;
+    let casting = |agent: &str, config: Option<&ModelConfig>| cast.model(agent, config);
+    let makings = Makings { config: &settings.config, base: &base, workspace: &workspace, gate, casting: &casting };
+    let agent = config::agent(makings, name)?;
+    let described = settings.config.agents.iter().find(|agent| &*agent.name == name);
+    for server in described.iter().flat_map(|agent| &agent.mcp_servers) {
+        out::warn(format_args!("the tools of the MCP server `{}` are not available here", out::safe_lines(server)));
+    }
+    Ok(agent)
+}
+
+/// The folder that paths in the configuration start from.
+pub(crate) fn base(settings: &Settings) -> Result<PathBuf, Fault> {
+    let folder = settings.file.as_ref().and_then(|found| found.path.parent());
+    match folder.filter(|folder| !folder.as_os_str().is_empty()) {
+        Some(folder) => Ok(folder.to_owned()),
+        None => Ok(std::env::current_dir()?),
+    }
+}
+
+/// The working folder as tools see it: without the configuration, the store and the keys.
+pub(crate) fn workspace(settings: &Settings, home: &Home, address: &str) -> Result<Workspace, Fault> {
+    let here = std::env::current_dir()?;
+    let unusable = |error| Fault::failed(format!("the working folder cannot be used: {error}"));
+    let mut workspace = Workspace::new(&here).map_err(unusable)?.protect(CONFIG_NAME).protect(home.data_folder()?);
+    if let Some(path) = home.config_file() {
+        workspace = workspace.protect(path);
+    }
+    if let Some(found) = &settings.file {
+        workspace = workspace.protect(here.join(&found.path));
+    }
+    match address.strip_prefix("sqlite:") {
+        Some(path) => Ok(workspace.protect_database(path)),
+        None => Ok(workspace),
+    }
+}
+
+/// Who plays the model.
+enum Cast<'a> {
+    Configured { name: Option<&'a str>, base: &'a Path, typist: Arc<Typist> },
+    Manual(Arc<Typist>),
+    Script(Scripted),
+}
+
+impl<'a> Cast<'a> {
+    fn of(args: &'a RunArgs, base: &'a Path, typist: Typist) -> Result<Cast<'a>, Fault> {
+        let typist = Arc::new(typist);
+        if args.manual {
+            return Ok(Cast::Manual(typist));
+        }
+        let Some(path) = &args.script else {
+            return Ok(Cast::Configured { name: args.model.as_deref(), base, typist });
+        };
+        let bytes = read_bytes(path)?;
+        let text = String::from_utf8_lossy(&bytes);
+        Ok(Cast::Script(Scripted::from_yaml(&path.display().to_string(), &text)?))
+    }
+
+    fn model(&self, agent: &str, config: Option<&ModelConfig>) -> Result<Arc<dyn Model>, ModelError> {
+        match self {
+            Cast::Manual(typist) => Ok(Arc::new(Manual::new(Arc::clone(typist) as Arc<dyn Lines>))),
+            Cast::Script(script) => Ok(Arc::new(script.playing(agent))),
+            Cast::Configured { name, base, typist } => {
+                let config = config.ok_or_else(|| ModelError::Settings("no model is configured".to_owned()))?;
+                let mut config = config.clone();
+                if let Some(name) = name {
+                    config.name = Some((*name).to_owned());
+                }
+                configured(agent, &config, base, Arc::clone(typist))
+            }
+        }
+    }
+}
+
+fn configured(
+    agent: &str,
+    config: &ModelConfig,
+    base: &Path,
+    typist: Arc<Typist>,
+) -> Result<Arc<dyn Model>, ModelError> {
+    let script = match (&*config.provider, &config.name) {
+        ("scripted", Some(name)) => {
+            let read = read_bytes(&base.join(name)).map_err(|fault| ModelError::Settings(fault.to_string()))?;
+            Some(String::from_utf8_lossy(&read).into_owned())
+        }
+        _ => None,
+    };
+    model::from_config(config, Sources { agent, script: script.as_deref(), lines: Some(typist) })
+}
+
+/// Finds a session of ours by its name.
+pub(crate) async fn find_session(store: &Arc<dyn Store>, session: &str) -> Result<Listed, Fault> {
+    let mut found = all_sessions(store).await?.into_iter().filter(|listed| &*listed.session == session);
+    found.next().ok_or_else(|| RunError::NoSession(session.into()).into())
+}
+
+/// Every session of ours, by name.
+pub(crate) async fn all_sessions(store: &Arc<dyn Store>) -> Result<Vec<Listed>, Fault> {
+    let principal = countersign::Path::session("").principal;
+    let mut all: Vec<Listed> = Vec::new();
+    loop {
+        let after = all.last().map(|listed| Arc::clone(&listed.session));
+        let page = countersign_agent::sessions(&**store, &principal, after.as_deref(), PAGE).await?;
+        if page.is_empty() {
+            return Ok(all);
+        }
+        all.extend(page);
+    }
+}
+
+/// The store that a place names.
+pub(crate) async fn open_store(place: &Place) -> Result<Arc<dyn Store>, Fault> {
+    let home = Home::from_env();
+    let settings = Settings::load(place, &home)?;
+    Ok(countersign_store::connect(&settings.store(place, &home)?).await?)
+}

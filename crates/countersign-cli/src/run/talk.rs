@@ -1,0 +1,345 @@
+//! Attends a run: tells what happens, puts holds to the person, types for a model that a person plays, and stops.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+
+use countersign::hold::HoldState;
+use countersign::show::escape;
+use countersign::transition::Rejection;
+use countersign::{CallId, Gate, GateError, Hold, HoldId};
+use countersign_agent::{Reply, RunError, RunEvent, RunStream};
+use tokio::sync::{Notify, mpsc};
+
+use super::Attended;
+use super::keyboard::Keyboard;
+use super::teller::Teller;
+use super::typist::Wanted;
+use crate::commands::{Form, open_holds};
+use crate::fault::Fault;
+use crate::out::{self, BOLD, DIM, WAIT};
+use crate::person::person;
+use crate::prompt::{self, Asked, Choice, Item, Picked};
+use crate::signals::Signals;
+
+/// Events kept while a question is on the screen. Beyond that the run's own feed keeps some, then says so.
+const BACKLOG: usize = 10_000;
+
+/// One person's side of a conversation.
+pub(crate) struct Talk {
+    gate: Gate,
+    attended: Attended,
+    pub(crate) teller: Teller,
+    pub(crate) keyboard: Keyboard,
+    signals: Signals,
+    wishes: mpsc::UnboundedReceiver<Wanted>,
+    /// The line that a model waits for, and whether the person was told.
+    wanted: Option<Wanted>,
+    wanted_told: bool,
+    /// Holds to be put to the person, oldest first, and which of them had the focus.
+    open: Vec<Hold>,
+    focus: usize,
+    /// Every hold that has not closed yet.
+    known: HashMap<HoldId, Hold>,
+    /// Holds that were decided here.
+    mine: HashSet<HoldId>,
+    /// What happened while a question was on the screen.
+    backlog: VecDeque<RunEvent>,
+    /// Whether the run told its end.
+    over: bool,
+}
+
+/// What the person wants after a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    GoOn,
+    Stop,
+}
+
+impl Talk {
+    /// Takes the terminal for a conversation.
+    pub(crate) fn new(
+        gate: Gate,
+        attended: Attended,
+        form: Form,
+        wishes: mpsc::UnboundedReceiver<Wanted>,
+    ) -> io::Result<Talk> {
+        Ok(Talk {
+            gate,
+            attended,
+            teller: Teller::new(form, attended == Attended::Yes),
+            keyboard: Keyboard::default(),
+            signals: Signals::listen()?,
+            wishes,
+            wanted: None,
+            wanted_told: false,
+            open: Vec::new(),
+            focus: 0,
+            known: HashMap::new(),
+            mine: HashSet::new(),
+            backlog: VecDeque::new(),
+            over: false,
+        })
+    }
+
+    /// Reads what the person says next; none when they are done. An error when they stop.
+    pub(crate) async fn listen(&mut self) -> Result<Option<String>, Fault> {
+        loop {
+            out::say_part(out::paint(BOLD, "you> "));
+            let line = tokio::select! {
+                biased;
+                () = self.signals.any() => {
+                    out::say("");
+                    return Err(Fault::interrupted("stopped"));
+                }
+                line = self.keyboard.line() => line?,
+            };
+            match line {
+                None => {
+                    out::say("");
+                    return Ok(None);
+                }
+                Some(line) if line.trim() == "/quit" => return Ok(None),
+                Some(line) if line.trim().is_empty() => {}
+                Some(line) => return Ok(Some(line)),
+            }
+        }
+    }
+
+    /// Attends one run to its end. An error of ours ends the run too.
+    pub(crate) async fn attend(&mut self, mut stream: RunStream) -> Result<Result<Reply, RunError>, Fault> {
+        self.over = false;
+        let followed = self.follow(&mut stream).await;
+        if followed.is_err() {
+            stream.cancel();
+        }
+        let reply = stream.reply().await;
+        self.teller.end_line()?;
+        self.wanted = None;
+        self.open.clear();
+        self.known.clear();
+        self.mine.clear();
+        followed.map(|()| reply)
+    }
+
+    async fn follow(&mut self, stream: &mut RunStream) -> Result<(), Fault> {
+        let session = Arc::clone(stream.session());
+        let mut stopped = false;
+        while !self.over {
+            if self.attended == Attended::Yes && !stopped && !self.open.is_empty() {
+                if self.put(stream).await? == Wish::Stop {
+                    stopped = true;
+                    stream.cancel();
+                }
+                self.catch_up(&session).await?;
+                continue;
+            }
+            self.show_wish()?;
+            tokio::select! {
+                biased;
+                () = self.signals.any() => {
+                    // Twice means now: the run's holds are withdrawn by whoever resumes or sweeps it.
+                    if stopped {
+                        return Ok(());
+                    }
+                    stopped = true;
+                    stream.cancel();
+                }
+                event = stream.next() => match event {
+                    Some(event) => self.take(event, &session).await?,
+                    None => self.over = true,
+                },
+                Some(wanted) = self.wishes.recv(), if self.wanted.is_none() => {
+                    self.wanted = Some(wanted);
+                    self.wanted_told = false;
+                }
+                line = self.keyboard.line(), if self.wanted.is_some() => self.typed(line?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what happened while a question was on the screen.
+    async fn catch_up(&mut self, session: &str) -> Result<(), Fault> {
+        while let Some(event) = self.backlog.pop_front() {
+            self.take(event, session).await?;
+        }
+        Ok(())
+    }
+
+    async fn take(&mut self, event: RunEvent, session: &str) -> Result<(), Fault> {
+        self.teller.tell(&event)?;
+        // Whatever was said stands below the line a model waits for.
+        self.wanted_told = false;
+        match event {
+            RunEvent::Held { hold } => self.held(hold)?,
+            RunEvent::HoldClosed { hold, call, state } => self.closed(hold, call, state).await?,
+            RunEvent::Missed { .. } => {
+                for hold in open_holds(self.gate.store(), Some(session)).await? {
+                    self.held(hold)?;
+                }
+            }
+            RunEvent::Done(_) | RunEvent::Failed { .. } => self.over = true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn held(&mut self, hold: Hold) -> Result<(), Fault> {
+        if !hold.is_pending() || self.known.insert(hold.id, hold.clone()).is_some() {
+            return Ok(());
+        }
+        if self.attended == Attended::No {
+            let tool = escape(&hold.call.facts.tool.to_string());
+            let words = format!("waits: {tool}; countersign approve {} --digest {}", hold.id, hold.digest);
+            self.teller.say(out::paint(WAIT, words))?;
+        }
+        self.open.push(hold);
+        Ok(())
+    }
+
+    /// Says how a hold closed, unless it was closed here.
+    async fn closed(&mut self, id: HoldId, call: CallId, state: HoldState) -> Result<(), Fault> {
+        self.open.retain(|open| open.id != id);
+        let Some(hold) = self.known.remove(&id).filter(|_| !self.mine.remove(&id)) else { return Ok(()) };
+        let tool = escape(&hold.call.facts.tool.to_string());
+        let by = self.gate.get(call).await.ok().and_then(|call| {
+            let decided = Hold::of(&call, id)?.decisions.last()?.clone();
+            Some(format!(" by {} via {}", escape(&decided.by.id), escape(&decided.channel)))
+        });
+        let by = by.unwrap_or_default();
+        let words = match state {
+            HoldState::Expired => format!("nobody decided about {tool} in time; it does not run"),
+            HoldState::Approved | HoldState::Denied | HoldState::Answered => {
+                format!("{tool} was {} elsewhere{by}", state.as_str())
+            }
+            HoldState::Released => format!("{tool} is covered by what was remembered"),
+            HoldState::Cancelled | HoldState::Superseded | HoldState::Pending => return Ok(()),
+        };
+        self.teller.say(format_args!("  {}", out::paint(WAIT, words)))
+    }
+
+    /// Puts one of the open holds to the person.
+    async fn put(&mut self, stream: &mut RunStream) -> Result<Wish, Fault> {
+        self.teller.end_line()?;
+        self.keyboard.forget();
+        self.wanted_told = false;
+        let at = match self.open.len() {
+            1 => 0,
+            _ => match self.pick(stream).await? {
+                Picked::At(at) => at,
+                Picked::Changed => return Ok(Wish::GoOn),
+                Picked::Stop => return Ok(Wish::Stop),
+            },
+        };
+        self.focus = at;
+        match self.open.get(at).cloned() {
+            Some(hold) => self.decide(hold, stream).await,
+            None => Ok(Wish::GoOn),
+        }
+    }
+
+    async fn pick(&mut self, stream: &mut RunStream) -> Result<Picked, Fault> {
+        let items: Vec<Item> = self.open.iter().map(item).collect();
+        let news = Notify::new();
+        let picking = prompt::pick(&items, self.focus, news.notified(), &mut self.signals);
+        Ok(meanwhile(stream, &mut self.backlog, &news, picking).await?)
+    }
+
+    /// Shows a hold and records what the person decides.
+    async fn decide(&mut self, hold: Hold, stream: &mut RunStream) -> Result<Wish, Fault> {
+        let also: &[Choice] = if self.open.len() > 1 { &[Choice::Leave] } else { &[] };
+        let mut notice = None;
+        loop {
+            let asking = prompt::put(&self.gate, &hold, also, notice.take(), &mut self.signals);
+            let answer = match meanwhile(stream, &mut self.backlog, &Notify::new(), asking).await? {
+                Asked::Answer(answer) => answer,
+                Asked::Left => {
+                    self.focus += 1;
+                    return Ok(Wish::GoOn);
+                }
+                Asked::Closed => break,
+                Asked::Stop => return Ok(Wish::Stop),
+            };
+            let words = prompt::in_words(&answer);
+            match self.gate.decide(hold.id, hold.decision(person(), "cli", answer)).await {
+                Ok(decided) => {
+                    self.mine.insert(hold.id);
+                    self.teller.say(format_args!("  {}", out::paint(BOLD, words)))?;
+                    if let Some(grant) = &decided.grant {
+                        self.teller.say(format_args!("  remembered: {}", escape(&grant.as_rule())))?;
+                    }
+                    if Hold::of(&decided.call, hold.id).is_some_and(|hold| hold.is_pending()) {
+                        self.teller.say("  more approvals are needed; it waits for others")?;
+                    }
+                    break;
+                }
+                Err(GateError::Rejected(Rejection::Closed(_))) => break,
+                Err(error @ (GateError::Rejected(_) | GateError::BadEdit(_) | GateError::BadInput(_))) => {
+                    notice = Some(format!("Not taken: {error}"));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.open.retain(|open| open.id != hold.id);
+        Ok(Wish::GoOn)
+    }
+
+    /// Tells the person that a model waits for their line.
+    fn show_wish(&mut self) -> Result<(), Fault> {
+        // A run that was stopped waits for nothing.
+        let Some(wanted) = self.wanted.take().filter(|wanted| !wanted.reply.is_closed()) else { return Ok(()) };
+        if !std::mem::replace(&mut self.wanted_told, true) {
+            self.teller.end_line()?;
+            for line in &wanted.news {
+                out::say(format_args!("  {}", out::paint(DIM, line)));
+            }
+            out::say_part(out::paint(BOLD, "model> "));
+        }
+        self.wanted = Some(wanted);
+        Ok(())
+    }
+
+    fn typed(&mut self, line: Option<String>) {
+        // Without a line the wish is dropped, which tells the model that nobody types any more.
+        if let (Some(wanted), Some(line)) = (self.wanted.take(), line) {
+            let _ = wanted.reply.send(line);
+        }
+    }
+}
+
+/// Does something on the screen while events are kept for later. News about holds are told at once.
+async fn meanwhile<T>(
+    stream: &mut RunStream,
+    backlog: &mut VecDeque<RunEvent>,
+    news: &Notify,
+    work: impl Future<Output = T>,
+) -> T {
+    tokio::pin!(work);
+    let mut over = false;
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            event = stream.next(), if !over && backlog.len() < BACKLOG => match event {
+                Some(event) => {
+                    if matches!(event, RunEvent::Held { .. } | RunEvent::HoldClosed { .. }) {
+                        news.notify_one();
+                    }
+                    backlog.push_back(event);
+                }
+                None => over = true,
+            },
+        }
+    }
+}
+
+fn item(hold: &Hold) -> Item {
+    let facts = &hold.call.facts;
+    let agents: Vec<String> = facts.path.agents.iter().map(|agent| escape(agent)).collect();
+    Item {
+        title: format!("{}: {}", agents.join(" › "), escape(&facts.tool.to_string())),
+        detail: prompt::on_one_line(hold.call.shown_arguments().as_str()),
+    }
+}
