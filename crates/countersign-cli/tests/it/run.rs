@@ -176,7 +176,7 @@ fn mistakes_say_what_to_do() {
 fn tools_are_linted() {
     let bed = Bed::new();
     assert_eq!(bed.say("tools lint --json").expect(0).json()["findings"], serde_json::json!([]));
-    bed.write("tools.yml", "tools: [{ name: run, run: { command: [true] } }]\n");
+    bed.write("tools.yml", "tools: [{ name: run, run: { command: [\"true\"] } }]\n");
     let ran = bed.say("tools lint --config tools.yml --json").expect(1);
     let kinds: Vec<Value> = ran.json()["findings"].as_array().unwrap().iter().map(|f| f["kind"].clone()).collect();
     assert!(kinds.contains(&"no_description".into()), "{ran:?}");

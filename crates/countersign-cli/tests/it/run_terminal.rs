@@ -30,9 +30,10 @@ fn an_approved_call_runs_and_the_answer_goes_on() {
     let mut terminal = begin(&bed, &["helper", "go"]);
     terminal.sees("Writing it.").sees("Approve this call?").sees("write_file").sees("hello");
     terminal.sees("a Approve").types(RIGHT).sees("[a Approve]").types(ENTER);
-    terminal.sees("you approve").sees("✓ done").sees("Finished.");
+    terminal.sees("you approve").sees("Finished.");
     let (shown, code) = terminal.ends();
     assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("✓ done"), "{shown}");
     assert_eq!(read(bed.work().join("a.txt")), "hello");
     let (by, channel) = last_decision(&bed);
     assert!(by.starts_with("os:") && channel == "cli", "{by} {channel}");
@@ -72,9 +73,10 @@ fn a_remembered_call_is_not_asked_again() {
     let bed = scene(ASKS, &format!("turns: [{{ {call} }}, {{ {call} }}, {{ text: Twice. }}]\n"));
     let mut terminal = begin(&bed, &["helper", "go"]);
     terminal.sees("[d Deny]").types("m").sees("s For this session").types("s").sees("remembered: allow");
-    terminal.sees("done (remembered)").sees("Twice.");
+    terminal.sees("Twice.");
     let (shown, code) = terminal.ends();
     assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("done (remembered)"), "{shown}");
     assert_eq!(shown.matches("you approve").count(), 1, "{shown}");
 }
 
@@ -83,9 +85,10 @@ fn a_remembered_call_is_not_asked_again() {
 fn an_expired_hold_closes_the_question() {
     let bed = scene("  otherwise: ask\n  expires_after: 2s\n", SCRIPT);
     let mut terminal = begin(&bed, &["helper", "go"]);
-    terminal.sees("[d Deny]").sees("in time; it does not run").sees("Finished.");
+    terminal.sees("[d Deny]").sees("Finished.");
     let (shown, code) = terminal.ends();
     assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("in time; it does not run"), "{shown}");
     assert!(!bed.work().join("a.txt").exists());
 }
 
@@ -97,8 +100,8 @@ fn two_pending_calls_are_a_list() {
     let bed = scene(ASKS, script);
     let mut terminal = begin(&bed, &["helper", "go"]);
     terminal.sees("2 calls wait for a decision").sees("› 1 ").types(DOWN).sees("› 2 ").types(ENTER);
-    terminal.sees("b.txt").sees("a Approve").types("a").sees("you approve");
-    terminal.sees("Approve this call?").sees("a.txt");
+    terminal.sees("\"two\"").sees("a Approve").types("a").sees("you approve");
+    terminal.sees("Approve this call?").sees("\"one\"");
     deny(&mut terminal, "not this one");
     terminal.sees("Finished.");
     let (shown, code) = terminal.ends();
@@ -128,8 +131,9 @@ fn a_decision_made_elsewhere_closes_the_question() {
     let holds = bed.say("holds --json --config run.yml").expect(0).json();
     let (id, digest) = (holds[0]["id"].as_str().unwrap(), holds[0]["digest"].as_str().unwrap());
     bed.run(["approve", id, "--digest", digest, "--config", "run.yml"]).expect(0);
-    terminal.sees("was approved elsewhere").sees("✓ done").sees("Finished.");
+    terminal.sees("Finished.");
     let (shown, code) = terminal.ends();
     assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("was approved elsewhere"), "{shown}");
     assert_eq!(read(bed.work().join("a.txt")), "hello");
 }
