@@ -145,10 +145,10 @@ async fn ask(desk: &Desk, open: &Hold, wanted: Answer, rule: Vec<String>) -> Res
     let life: Option<Duration> = open.expires_at.map(|at| now.until(at));
     let left = move || life.map(|life| life.saturating_sub(begin.elapsed()));
     let mut signals = Signals::listen()?;
-    match prompt::ask(question, left, prompt::closed(&desk.gate, open), &mut signals).await? {
+    match prompt::ask(question, left, prompt::closed(&desk.gate, open), std::future::pending(), &mut signals).await? {
         Asked::Answer(answer) if answer == Answer::approve() => Ok(Some(wanted)),
         Asked::Answer(answer) => Ok(Some(answer)),
-        Asked::Left | Asked::Stop => Ok(None),
+        Asked::Left | Asked::Joined | Asked::Stop => Ok(None),
         Asked::Closed => Err(Fault::refused("the hold closed meanwhile: it expired, or somebody else decided")),
     }
 }

@@ -124,14 +124,16 @@ impl Run {
                     let (line, answer) = answers.next(&format!("`{}`", open.call.facts.tool))?;
                     (answer, Some(line))
                 }
-                Answering::Person => match prompt::put(&self.gate, &open, &[], notice.take(), signals).await? {
-                    Asked::Answer(answer) => (answer, None),
-                    Asked::Closed => {
-                        out::say(out::paint(out::WAIT, "  the hold closed: expired, or decided elsewhere"));
-                        return Ok(true);
+                Answering::Person => {
+                    match prompt::put(&self.gate, &open, &[], notice.take(), std::future::pending(), signals).await? {
+                        Asked::Answer(answer) => (answer, None),
+                        Asked::Closed => {
+                            out::say(out::paint(out::WAIT, "  the hold closed: expired, or decided elsewhere"));
+                            return Ok(true);
+                        }
+                        Asked::Left | Asked::Joined | Asked::Stop => return Ok(false),
                     }
-                    Asked::Left | Asked::Stop => return Ok(false),
-                },
+                }
             };
             out::say(format_args!("   {}", out::paint(out::BOLD, prompt::in_words(&answer))));
             let decision = open.decision(person(), if line.is_some() { "answers" } else { "terminal" }, answer);

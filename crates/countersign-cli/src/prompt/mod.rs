@@ -18,6 +18,7 @@ pub(crate) use pick::{Item, Picked, pick};
 pub(crate) use pretty::on_one_line;
 pub(crate) use terminal::{Asked, ask, is_interactive};
 
+use std::future::Future;
 use std::time::{Duration, Instant};
 
 use countersign::show::{View, escape};
@@ -27,12 +28,13 @@ use crate::fault::Fault;
 use crate::offer;
 use crate::signals::Signals;
 
-/// Puts a hold to the person at the terminal, with these choices after the usual ones.
+/// Puts a hold to the person at the terminal, with these choices after the usual ones. `joined` is as for [`ask`].
 pub(crate) async fn put(
     gate: &Gate,
     open: &Hold,
     also: &[Choice],
     notice: Option<String>,
+    joined: impl Future<Output = ()>,
     signals: &mut Signals,
 ) -> Result<Asked, Fault> {
     let now = gate.store().now().await?;
@@ -44,7 +46,7 @@ pub(crate) async fn put(
     let begin = Instant::now();
     let life: Option<Duration> = open.expires_at.map(|at| now.until(at));
     let left = move || life.map(|life| life.saturating_sub(begin.elapsed()));
-    Ok(ask(question, left, closed(gate, open), signals).await?)
+    Ok(ask(question, left, closed(gate, open), joined, signals).await?)
 }
 
 /// An answer as it is said back to whoever gave it. Safe to print.

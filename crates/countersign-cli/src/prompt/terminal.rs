@@ -34,6 +34,8 @@ pub(crate) enum Asked {
     Left,
     /// The hold closed meanwhile: expired, or decided elsewhere.
     Closed,
+    /// Another one came before the person touched a key.
+    Joined,
     /// The person, or whoever runs the machine, wants everything to stop.
     Stop,
 }
@@ -46,12 +48,14 @@ pub(crate) fn is_interactive() -> bool {
 
 /// Puts a question to the person at the terminal.
 ///
-/// `left` says how long there is; `closed` resolves when the hold closes without them. Signals must be listened to:
+/// `left` says how long there is; `closed` resolves when the hold closes without them, `joined` when another one opens,
+/// which counts only as long as no key was pressed. Signals must be listened to:
 /// without that, one would end us with the terminal still in our hands.
 pub(crate) async fn ask(
     question: Question,
     left: impl Fn() -> Option<Duration>,
     closed: impl Future<Output = ()>,
+    joined: impl Future<Output = ()>,
     signals: &mut Signals,
 ) -> io::Result<Asked> {
     let mut guard = Guard::take()?;
@@ -60,16 +64,19 @@ pub(crate) async fn ask(
     let mut events = EventStream::new();
     let mut dialog = Dialog::new(question, begin.elapsed());
     let mut tick = tokio::time::interval(TICK);
-    tokio::pin!(closed);
+    let mut touched = false;
+    tokio::pin!(closed, joined);
     let asked = loop {
         guard.show(draw(&mut dialog, size(), left(), begin.elapsed()))?;
         let event = tokio::select! {
             biased;
             () = &mut closed => break Asked::Closed,
             () = signals.any() => break Asked::Stop,
+            () = &mut joined, if !touched => break Asked::Joined,
             event = events.next() => event,
             _ = tick.tick() => continue,
         };
+        touched |= matches!(event, Some(Ok(Event::Key(_) | Event::Paste(_))));
         let step = match event {
             None => break Asked::Stop,
             Some(Err(error)) => return Err(error),

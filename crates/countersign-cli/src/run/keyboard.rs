@@ -52,7 +52,8 @@ impl Keyboard {
         }
         let stdin = io::stdin();
         // A plain file cannot be waited for, and need not be.
-        if let Ok(input) = AsyncFd::register_with_interest(stdin.as_fd(), Interest::READABLE) {
+        #[expect(deprecated, reason = "its successor is unsafe code; standard input outlives this borrow")]
+        if let Ok(input) = AsyncFd::with_interest(stdin.as_fd(), Interest::READABLE) {
             let _ready = input.readable().await?;
         }
         let mut piece = [0; 4096];

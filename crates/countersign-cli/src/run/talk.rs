@@ -252,13 +252,22 @@ impl Talk {
         let also: &[Choice] = if self.open.len() > 1 { &[Choice::Leave] } else { &[] };
         let mut notice = None;
         loop {
-            let asking = prompt::put(&self.gate, &hold, also, notice.take(), &mut self.signals);
-            let answer = match meanwhile(stream, &mut self.backlog, &Notify::new(), asking).await? {
+            let news = Notify::new();
+            let joined = async {
+                match also.is_empty() {
+                    true => news.notified().await,
+                    false => std::future::pending().await,
+                }
+            };
+            let asking = prompt::put(&self.gate, &hold, also, notice.take(), joined, &mut self.signals);
+            let answer = match meanwhile(stream, &mut self.backlog, &news, asking).await? {
                 Asked::Answer(answer) => answer,
                 Asked::Left => {
                     self.focus += 1;
                     return Ok(Wish::GoOn);
                 }
+                // Nothing was pressed yet: the two are a list.
+                Asked::Joined => return Ok(Wish::GoOn),
                 Asked::Closed => break,
                 Asked::Stop => return Ok(Wish::Stop),
             };
@@ -324,7 +333,7 @@ async fn meanwhile<T>(
             done = &mut work => return done,
             event = stream.next(), if !over && backlog.len() < BACKLOG => match event {
                 Some(event) => {
-                    if matches!(event, RunEvent::Held { .. } | RunEvent::HoldClosed { .. }) {
+                    if changes_the_list(&event) {
                         news.notify_one();
                     }
                     backlog.push_back(event);
@@ -333,6 +342,10 @@ async fn meanwhile<T>(
             },
         }
     }
+}
+
+fn changes_the_list(event: &RunEvent) -> bool {
+    matches!(event, RunEvent::Held { .. } | RunEvent::HoldClosed { .. })
 }
 
 fn item(hold: &Hold) -> Item {

@@ -7,6 +7,9 @@ mod demo;
 mod faults;
 mod operate;
 mod policy;
+mod run;
+#[cfg(unix)]
+mod run_terminal;
 #[cfg(unix)]
 mod terminal;
 mod trust;

@@ -8,18 +8,18 @@ use expectrl::{Eof, Expect as _, Session};
 
 use crate::bed::{Bed, gate, hold, read, submit};
 
-const RIGHT: &str = "\x1b[C";
-const ENTER: &str = "\r";
-const CONTROL_C: &str = "\x03";
+pub(crate) const RIGHT: &str = "\x1b[C";
+pub(crate) const ENTER: &str = "\r";
+pub(crate) const CONTROL_C: &str = "\x03";
 
 /// A terminal with the command in it, and everything it showed so far.
-struct Terminal {
+pub(crate) struct Terminal {
     session: OsSession,
     shown: String,
 }
 
 impl Terminal {
-    fn run(bed: &Bed, args: &[&str], size: (u16, u16)) -> Terminal {
+    pub(crate) fn run(bed: &Bed, args: &[&str], size: (u16, u16)) -> Terminal {
         // The shell sets the size before the command looks at it.
         let mut command = bed.command(args);
         command.stdin(std::process::Stdio::inherit());
@@ -31,7 +31,7 @@ impl Terminal {
 
     /// Waits until something is shown.
     #[track_caller]
-    fn sees(&mut self, text: &str) -> &mut Terminal {
+    pub(crate) fn sees(&mut self, text: &str) -> &mut Terminal {
         match self.session.expect(text) {
             Ok(found) => {
                 self.shown.push_str(&String::from_utf8_lossy(found.before()));
@@ -42,13 +42,13 @@ impl Terminal {
         self
     }
 
-    fn types(&mut self, keys: &str) -> &mut Terminal {
+    pub(crate) fn types(&mut self, keys: &str) -> &mut Terminal {
         self.session.send(keys).unwrap();
         self
     }
 
     /// Waits for the end, and returns everything shown and the exit code.
-    fn ends(mut self) -> (String, i32) {
+    pub(crate) fn ends(mut self) -> (String, i32) {
         let rest = self.session.expect(Eof).unwrap();
         self.shown.push_str(&String::from_utf8_lossy(rest.as_bytes()));
         match self.session.get_process().wait().unwrap() {

@@ -1,0 +1,185 @@
+//! `countersign run`, off a terminal: by its policy, its events, and after a crash.
+
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use crate::bed::{Bed, Ran, read};
+
+/// A script that writes a file and then says so.
+pub(crate) const SCRIPT: &str = r#"
+turns:
+  - text: Writing it.
+    calls: [{ tool: write_file, arguments: { path: a.txt, content: hello } }]
+  - text: Finished.
+"#;
+
+/// A user with an agent that follows a script, under this policy.
+pub(crate) fn scene(policy: &str, script: &str) -> Bed {
+    let bed = Bed::new();
+    bed.write("script.yml", script);
+    let config = format!(
+        "store: sqlite:agent.db\nmodel: {{ provider: scripted, name: script.yml }}\n\
+         agents: {{ helper: {{ tools: [builtin] }} }}\npolicy:\n{policy}"
+    );
+    bed.write("run.yml", &config);
+    bed
+}
+
+pub(crate) const ASKS: &str = "  otherwise: ask\n";
+
+fn run(bed: &Bed, rest: &[&str]) -> Ran {
+    bed.run([&["run", "--config", "run.yml", "--session", "s1"], rest].concat())
+}
+
+fn holds(bed: &Bed) -> Vec<Value> {
+    bed.say("holds --json --config run.yml").expect(0).json().as_array().unwrap().clone()
+}
+
+/// Waits for the one hold of a run that is under way.
+fn first_hold(bed: &Bed, running: &mut Child) -> Value {
+    loop {
+        if let Some(hold) = holds(bed).into_iter().next() {
+            return hold;
+        }
+        assert!(running.try_wait().unwrap().is_none(), "it ended without a hold");
+    }
+}
+
+fn approve(bed: &Bed, hold: &Value) {
+    let (id, digest) = (hold["id"].as_str().unwrap(), hold["digest"].as_str().unwrap());
+    bed.run(["approve", id, "--digest", digest, "--config", "run.yml"]).expect(0);
+}
+
+#[test]
+fn a_rule_that_allows_needs_nobody() {
+    let bed = scene("  otherwise: allow\n", SCRIPT);
+    let ran = run(&bed, &["helper", "go"]).expect(0);
+    assert_eq!(ran.stdout, "Writing it.\nFinished.\n");
+    assert!(ran.stderr.contains("write_file") && ran.stderr.contains("done"), "{}", ran.stderr);
+    assert_eq!(read(bed.work().join("a.txt")), "hello");
+}
+
+/// Off a terminal nobody is asked, the call is refused, and the exit code says so.
+#[test]
+fn without_a_terminal_unattended_decides() {
+    let bed = scene(ASKS, SCRIPT);
+    let ran = run(&bed, &["helper", "go"]).expect(3);
+    assert!(ran.stderr.contains("nobody can be asked here") && ran.stderr.contains("unattended: deny"), "{ran:?}");
+    assert!(ran.stdout.contains("Finished."), "the model could still react: {ran:?}");
+    assert!(!bed.work().join("a.txt").exists());
+}
+
+/// What is piped in is what is said; a run that waits goes on when somebody else decides.
+#[test]
+fn a_waiting_run_goes_on_when_another_process_approves() {
+    use std::io::Write as _;
+    let bed = scene("  otherwise: ask\n  unattended: wait\n", SCRIPT);
+    let mut command = bed.command(["run", "--config", "run.yml", "helper"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = command.spawn().unwrap();
+    running.stdin.take().unwrap().write_all(b"go").unwrap();
+    let hold = first_hold(&bed, &mut running);
+    approve(&bed, &hold);
+    let ran = Ran::from(running.wait_with_output().unwrap()).expect(0);
+    assert!(ran.stdout.contains("Finished."), "{ran:?}");
+    assert_eq!(read(bed.work().join("a.txt")), "hello");
+}
+
+/// The process dies while a hold waits, somebody approves meanwhile, and the session goes on where it stopped.
+#[test]
+fn a_killed_run_is_resumed_with_the_decision_made_meanwhile() {
+    let bed = scene("  otherwise: ask\n  unattended: wait\n", SCRIPT);
+    let mut command = bed.command(["run", "--config", "run.yml", "--session", "s1", "helper", "go"]);
+    let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let hold = first_hold(&bed, &mut running);
+    running.kill().unwrap();
+    running.wait().unwrap();
+    approve(&bed, &hold);
+    assert!(!bed.work().join("a.txt").exists());
+    let ran = bed.say("run --config run.yml --resume s1").expect(0);
+    assert!(ran.stdout.contains("Finished."), "{ran:?}");
+    assert_eq!(read(bed.work().join("a.txt")), "hello");
+    let listed = bed.say("run --list --config run.yml --json").expect(0).json();
+    assert_eq!((&listed[0]["session"], &listed[0]["agent"]), (&"s1".into(), &"helper".into()));
+}
+
+#[test]
+fn json_is_one_event_a_line_and_ends_with_the_reply() {
+    let bed = scene("  otherwise: allow\n", SCRIPT);
+    let ran = run(&bed, &["helper", "go", "--json"]).expect(0);
+    let events: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
+    for name in ["text", "turn", "called", "ended"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    let last = events.last().unwrap();
+    assert_eq!((&last["event"], &last["text"], &last["session"]), (&"done".into(), &"Finished.".into(), &"s1".into()));
+}
+
+/// B128: what a model says paints nothing, neither as its answer nor as the arguments of a call.
+#[test]
+fn hostile_text_is_escaped() {
+    let script = "turns:\n  - text: \"a\\e[2Jb\\u202ec\"\n    calls: [{ tool: read_file, arguments: { path: \"x\\e]0;t\\a\" } }]\n";
+    let ran = run(&scene("  otherwise: allow\n", script), &["helper", "go"]).expect(0);
+    assert!(ran.stdout.contains("a\\u{1b}[2Jb\\u{202e}c"), "{ran:?}");
+    assert!(!ran.stdout.contains('\u{1b}') && !ran.stderr.contains('\u{1b}'), "{ran:?}");
+}
+
+/// A person's lines drive every tool without a model; in a pipe, too.
+#[test]
+fn the_model_can_be_typed() {
+    use std::io::Write as _;
+    let bed = scene("  otherwise: allow\n", SCRIPT);
+    let mut command = bed.command(["run", "--config", "run.yml", "--manual", "helper", "go"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = command.spawn().unwrap();
+    running.stdin.take().unwrap().write_all(b"write_file path=b.txt content=typed\nsay that is all\n").unwrap();
+    let ran = Ran::from(running.wait_with_output().unwrap()).expect(0);
+    assert_eq!(ran.stdout, "that is all\n");
+    assert_eq!(read(bed.work().join("b.txt")), "typed");
+}
+
+/// The file, the store and the keys are out of reach for the agent's own tools.
+#[test]
+fn an_agent_cannot_touch_its_own_configuration() {
+    let script = "turns: [{ calls: [{ tool: write_file, arguments: { path: run.yml, content: x } }, { tool: read_file, \
+                  arguments: { path: agent.db } }, { tool: write_file, arguments: { path: countersign.yml, content: x } }] }]\n";
+    let bed = scene("  otherwise: allow\n", script);
+    let before = read(bed.work().join("run.yml"));
+    let ran = run(&bed, &["helper", "go"]).expect(0);
+    assert_eq!(ran.stderr.matches("is protected").count(), 3, "{ran:?}");
+    assert_eq!(read(bed.work().join("run.yml")), before);
+    assert!(!bed.work().join("countersign.yml").exists());
+}
+
+#[test]
+fn mistakes_say_what_to_do() {
+    let bed = Bed::new();
+    let ran = bed.say("run agent go").expect(2);
+    assert!(ran.stderr.contains("`model:`") && ran.stderr.contains("--manual"), "{ran:?}");
+    let bed = scene(ASKS, SCRIPT);
+    let ran = run(&bed, &["nobody", "go"]).expect(2);
+    assert!(ran.stderr.contains("`nobody`") && ran.stderr.contains("`helper`"), "{ran:?}");
+    let ran = bed.say("run --config run.yml --resume s9").expect(2);
+    assert!(ran.stderr.contains("run --list"), "{ran:?}");
+    bed.write("wrong.yml", "agents: { a: { tools: [builtin, raed_file] } }\n");
+    let ran = bed.say("run --config wrong.yml --script script.yml a go").expect(2);
+    assert!(ran.stderr.contains("raed_file") && ran.stderr.contains("`read_file`"), "{ran:?}");
+    bed.write("wrong.yml", "agents: { a: { sub_agents: [b] }, b: { handoffs: [a] } }\n");
+    let ran = bed.say("run --config wrong.yml --script script.yml a go").expect(2);
+    assert!(ran.stderr.contains("a → b → a"), "{ran:?}");
+}
+
+/// B134: findings in configured tools fail; built-in tools have none.
+#[test]
+fn tools_are_linted() {
+    let bed = Bed::new();
+    assert_eq!(bed.say("tools lint --json").expect(0).json()["findings"], serde_json::json!([]));
+    bed.write("tools.yml", "tools: [{ name: run, run: { command: [\"true\"] } }]\n");
+    let ran = bed.say("tools lint --config tools.yml --json").expect(1);
+    let kinds: Vec<Value> = ran.json()["findings"].as_array().unwrap().iter().map(|f| f["kind"].clone()).collect();
+    assert!(kinds.contains(&"no_description".into()), "{ran:?}");
+    let ran = bed.say("tools lint --config tools.yml").expect(1);
+    assert!(ran.stdout.contains("it has no description"), "{ran:?}");
+}

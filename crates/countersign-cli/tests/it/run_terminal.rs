@@ -1,0 +1,139 @@
+//! `countersign run` on a real terminal, driven by keys.
+
+use crate::bed::{Bed, read};
+use crate::run::{ASKS, SCRIPT, scene};
+use crate::terminal::{CONTROL_C, ENTER, RIGHT, Terminal};
+
+const DOWN: &str = "\x1b[B";
+
+fn begin(bed: &Bed, rest: &[&str]) -> Terminal {
+    Terminal::run(bed, &[&["run", "--config", "run.yml"], rest].concat(), (120, 40))
+}
+
+fn deny(terminal: &mut Terminal, reason: &str) {
+    terminal.sees("[d Deny]").types(ENTER).sees("Why not?").types(reason).sees(reason).types(ENTER);
+}
+
+fn last_decision(bed: &Bed) -> (String, String) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let calls = bed.store().await.calls(countersign::store::CallFilter::default()).await.unwrap();
+        let decision = calls[0].holds.last().unwrap().decisions.last().unwrap().clone();
+        (decision.by.id.to_string(), decision.channel.to_string())
+    })
+}
+
+/// B126: the hold is prompted in place, and approving it is recorded as this person's, here.
+#[test]
+fn an_approved_call_runs_and_the_answer_goes_on() {
+    let bed = scene(ASKS, SCRIPT);
+    let mut terminal = begin(&bed, &["helper", "go"]);
+    terminal.sees("Writing it.").sees("Approve this call?").sees("write_file").sees("hello");
+    terminal.sees("a Approve").types(RIGHT).sees("[a Approve]").types(ENTER);
+    terminal.sees("you approve").sees("Finished.");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("✓ done"), "{shown}");
+    assert_eq!(read(bed.work().join("a.txt")), "hello");
+    let (by, channel) = last_decision(&bed);
+    assert!(by.starts_with("os:") && channel == "cli", "{by} {channel}");
+}
+
+/// The reason of a denial is what the model reads next; the conversation goes on after it.
+#[test]
+fn the_reason_of_a_denial_reaches_the_model() {
+    let bed = scene(ASKS, SCRIPT);
+    let mut terminal = begin(&bed, &["--manual"]);
+    terminal.sees("you> ").types("tidy up\r").sees("model> ").types("write_file path=a.txt content=hi\r");
+    deny(&mut terminal, "too risky");
+    terminal.sees("you deny: too risky").sees("write_file gave:").sees("too risky");
+    terminal.sees("model> ").types("say as you wish\r").sees("as you wish").sees("you> ").types("/quit\r");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    assert!(!bed.work().join("a.txt").exists());
+}
+
+/// Exactly the edited arguments run.
+#[test]
+fn edited_arguments_run_as_they_were_shown() {
+    let bed = scene(ASKS, SCRIPT);
+    let mut terminal = begin(&bed, &["helper", "go"]);
+    // To the end of the text inside the quotes, behind `"content": "hello`.
+    terminal.sees("[d Deny]").types("e").sees("The arguments, as JSON:").types("\x1b[B\x1b[F\x1b[D\x1b[D there");
+    terminal.sees("hello there").types("\x13").sees("This is what changes:").sees("a Approve as edited").types("a");
+    terminal.sees("with other arguments").sees("✓ done");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!(read(bed.work().join("a.txt")), "hello there");
+}
+
+#[test]
+fn a_remembered_call_is_not_asked_again() {
+    let call = "calls: [{ tool: write_file, arguments: { path: a.txt, content: hello } }]";
+    let bed = scene(ASKS, &format!("turns: [{{ {call} }}, {{ {call} }}, {{ text: Twice. }}]\n"));
+    let mut terminal = begin(&bed, &["helper", "go"]);
+    terminal.sees("[d Deny]").types("m").sees("s For this session").types("s").sees("remembered: allow");
+    terminal.sees("Twice.");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("done (remembered)"), "{shown}");
+    assert_eq!(shown.matches("you approve").count(), 1, "{shown}");
+}
+
+/// Nobody decides in time: the question closes by itself, says so, and nothing runs.
+#[test]
+fn an_expired_hold_closes_the_question() {
+    let bed = scene("  otherwise: ask\n  expires_after: 2s\n", SCRIPT);
+    let mut terminal = begin(&bed, &["helper", "go"]);
+    terminal.sees("[d Deny]").sees("Finished.");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("in time; it does not run"), "{shown}");
+    assert!(!bed.work().join("a.txt").exists());
+}
+
+/// Several at once are a list; each is looked at and decided by itself.
+#[test]
+fn two_pending_calls_are_a_list() {
+    let script = "turns: [{ calls: [{ tool: write_file, arguments: { path: a.txt, content: one } }, \
+                  { tool: write_file, arguments: { path: b.txt, content: two } }] }, { text: Finished. }]\n";
+    let bed = scene(ASKS, script);
+    let mut terminal = begin(&bed, &["helper", "go"]);
+    terminal.sees("2 calls wait for a decision").sees("› 1 ").types(DOWN).sees("› 2 ").types(ENTER);
+    terminal.sees("\"two\"").sees("a Approve").types("a").sees("you approve");
+    terminal.sees("Approve this call?").sees("\"one\"");
+    deny(&mut terminal, "not this one");
+    terminal.sees("Finished.");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    assert!(bed.work().join("b.txt").exists() && !bed.work().join("a.txt").exists());
+}
+
+/// Ctrl-C at a hold withdraws it and ends the run.
+#[test]
+fn control_c_withdraws_the_hold() {
+    let bed = scene(ASKS, SCRIPT);
+    let mut terminal = begin(&bed, &["helper", "go"]);
+    terminal.sees("[d Deny]").types(CONTROL_C);
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 130, "{shown}");
+    assert!(shown.contains("withdrawn"), "{shown}");
+    assert_eq!(bed.say("holds --json --config run.yml").expect(0).json(), serde_json::json!([]));
+    assert!(!bed.work().join("a.txt").exists());
+}
+
+/// A hold that another process decides closes the question here, and the run goes on.
+#[test]
+fn a_decision_made_elsewhere_closes_the_question() {
+    let bed = scene(ASKS, SCRIPT);
+    let mut terminal = begin(&bed, &["helper", "go"]);
+    terminal.sees("[d Deny]");
+    let holds = bed.say("holds --json --config run.yml").expect(0).json();
+    let (id, digest) = (holds[0]["id"].as_str().unwrap(), holds[0]["digest"].as_str().unwrap());
+    bed.run(["approve", id, "--digest", digest, "--config", "run.yml"]).expect(0);
+    terminal.sees("Finished.");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("was approved elsewhere"), "{shown}");
+    assert_eq!(read(bed.work().join("a.txt")), "hello");
+}
