@@ -80,6 +80,7 @@
 //! | [`Agent::session`] | a conversation of several runs |
 
 mod agent;
+mod builder;
 mod client;
 pub mod config;
 mod error;
@@ -93,9 +94,11 @@ mod stream;
 mod toolbox;
 pub mod tools;
 mod transcript;
+mod turnstile;
 mod typed;
 
-pub use agent::{Agent, AgentBuilder, Batch, RunLimits};
+pub use agent::{Agent, Batch, RunLimits};
+pub use builder::AgentBuilder;
 pub use client::{ClientCall, ClientError};
 pub use error::{AgentError, RunError};
 pub use event::{Place, RunEvent};

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use countersign::call::Repeat;
 use countersign::digest::DefinitionDigest;
+use countersign::tool::came_with;
 use countersign::{Definition, Gate, Json, Running, Tool, ToolError, Toolset};
 
-use crate::agent::{Agent, tools_of};
+use crate::agent::Agent;
 use crate::error::AgentError;
 use crate::limits;
 use crate::model::Offer;
@@ -209,7 +210,7 @@ impl Toolbox {
 }
 
 fn moving(sets: &[(Arc<str>, Arc<dyn Toolset>)]) -> Vec<Arc<Slot>> {
-    let tools = sets.iter().flat_map(|(name, set)| tools_of(name, &**set));
+    let tools = sets.iter().flat_map(|(name, set)| set.tools().into_iter().map(|tool| came_with(name, tool)));
     tools.map(|tool| Arc::new(Slot { tool, kind: Kind::Here })).collect()
 }
 
