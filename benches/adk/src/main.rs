@@ -39,8 +39,8 @@ impl Model for Scripted {
     }
 
     async fn generate_content(&self, request: LlmRequest) -> adk_rs::Result<LlmResponse> {
-        let parts = request.contents.iter().flat_map(|content| &content.parts);
-        let done = parts.into_iter().any(|part| matches!(part, Part::FunctionResponse(given) if given.name == TOOL));
+        let mut parts = request.contents.iter().flat_map(|content| &content.parts);
+        let done = parts.any(|part| matches!(part, Part::FunctionResponse(given) if given.name == TOOL));
         let content = match done {
             true => Content::model_text("Done."),
             false => {
@@ -68,8 +68,12 @@ struct Bed {
 
 impl Bed {
     fn new(sessions: Arc<dyn SessionService>, gated: Gated) -> Result<Bed> {
-        let body = |arguments: Value, _: &mut ToolContext| async move { Ok(arguments) };
-        let tool = FunctionTool::from_async(TOOL, "Writes a text to a file.", None, body);
+        let tool = FunctionTool::from_async(
+            TOOL,
+            "Writes a text to a file.",
+            None,
+            |arguments: Value, _: &mut ToolContext| async move { Ok(arguments) },
+        );
         let tool = tool.require_confirmation(gated == Gated::Yes);
         let agent = LlmAgent::builder("bench").model(Arc::new(Scripted)).tool(Arc::new(tool)).build()?;
         let runner = Runner::builder().app_name("bench").agent(Arc::new(agent));
