@@ -7,7 +7,8 @@ use std::sync::Arc;
 use countersign::config::{self, AgentConfig, Config, ModelConfig};
 use countersign::{Definition, Gate, Tool};
 
-use crate::agent::{Agent, AgentBuilder, Batch};
+use crate::agent::{Agent, Batch};
+use crate::builder::AgentBuilder;
 use crate::error::AgentError;
 use crate::model::{Model, ModelError};
 use crate::tools::{self, BUILTIN, CustomError, Made, Workspace};
