@@ -80,3 +80,8 @@ fn show(hold: &Hold) {
         println!("  look at: {payload}");
     }
 }
+
+/// The front page of the project is tested too.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -169,7 +169,7 @@ impl Session {
         let Some(feed) = feed else { return self.drive(text, None, cancel).await };
         let driven = async {
             let tail = Tail::start(&self.agent.inner.gate, &self.path, feed.clone()).await?;
-            let driven = self.drive(text, Some(feed.clone()), cancel).await;
+            let driven = self.drive(text, Some(tail.in_step(&feed)), cancel).await;
             tail.finish().await;
             driven
         };

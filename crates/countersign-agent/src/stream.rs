@@ -11,7 +11,7 @@ use countersign::event::{Cursor, Event, EventName};
 use countersign::store::{CallFilter, EventFilter};
 use countersign::{Gate, GateError, Hold, HoldId};
 use futures::stream::{BoxStream, Stream, StreamExt as _};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -112,17 +112,32 @@ impl Stream for RunStream {
 
 /// Where a run tells what happens. A reader that is slow or gone never holds the run up.
 #[derive(Clone)]
-pub(crate) struct Feed(broadcast::Sender<RunEvent>);
+pub(crate) struct Feed {
+    events: broadcast::Sender<RunEvent>,
+    /// The tail that tells of holds and calls beside the run.
+    tail: Option<mpsc::UnboundedSender<oneshot::Sender<()>>>,
+}
 
 impl Feed {
     pub(crate) fn new() -> (Feed, broadcast::Receiver<RunEvent>) {
-        let (sender, receiver) = broadcast::channel(limits::EVENTS_BEHIND);
-        (Feed(sender), receiver)
+        let (events, receiver) = broadcast::channel(limits::EVENTS_BEHIND);
+        (Feed { events, tail: None }, receiver)
     }
 
     pub(crate) fn tell(&self, event: RunEvent) {
         // Nobody reads any more: the run goes on all the same.
-        let _ = self.0.send(event);
+        let _ = self.events.send(event);
+    }
+
+    /// Waits until everything that is in the log by now has been told, so that an answer never overtakes the calls it
+    /// is about.
+    pub(crate) async fn catch_up(&self) {
+        let Some(tail) = &self.tail else { return };
+        let (sender, caught_up) = oneshot::channel();
+        // A tail that is gone tells nothing more, and there is nothing to wait for.
+        if tail.send(sender).is_ok() {
+            let _ = caught_up.await;
+        }
     }
 }
 
@@ -130,6 +145,7 @@ impl Feed {
 pub(crate) struct Tail {
     stop: CancellationToken,
     task: AbortOnDropHandle<()>,
+    asked: mpsc::UnboundedSender<oneshot::Sender<()>>,
 }
 
 impl Tail {
@@ -144,8 +160,14 @@ impl Tail {
         };
         reader.catch_up(path).await?;
         let stop = CancellationToken::new();
-        let task = AbortOnDropHandle::new(tokio::spawn(reader.follow(stop.clone())));
-        Ok(Tail { stop, task })
+        let (asked, asking) = mpsc::unbounded_channel();
+        let task = AbortOnDropHandle::new(tokio::spawn(reader.follow(asking, stop.clone())));
+        Ok(Tail { stop, task, asked })
+    }
+
+    /// The feed of a run that keeps in step with this tail.
+    pub(crate) fn in_step(&self, feed: &Feed) -> Feed {
+        Feed { tail: Some(self.asked.clone()), ..feed.clone() }
     }
 
     /// Tells what is still unread, then ends.
@@ -185,25 +207,31 @@ impl Reader {
         Ok(())
     }
 
-    async fn follow(mut self, stop: CancellationToken) {
+    async fn follow(mut self, mut asking: mpsc::UnboundedReceiver<oneshot::Sender<()>>, stop: CancellationToken) {
         loop {
-            let read = tokio::select! {
-                read = self.gate.next_events(self.cursor, self.filter.clone()) => read,
+            let told = tokio::select! {
+                read = self.gate.next_events(self.cursor, self.filter.clone()) => self.told(read).await,
+                Some(waiting) = asking.recv() => {
+                    let told = self.tell_all().await;
+                    let _ = waiting.send(());
+                    told
+                }
                 () = stop.cancelled() => break,
             };
-            if self.told(read).await.is_err() {
+            if told.is_err() {
                 return;
             }
         }
+        let _ = self.tell_all().await;
+    }
+
+    /// Tells everything that is in the log by now.
+    async fn tell_all(&mut self) -> Result<(), GateError> {
         loop {
             let read = self.gate.store().events(self.cursor, self.filter.clone()).await;
             match read {
-                Ok(events) if events.is_empty() => return,
-                read => {
-                    if self.told(read.map_err(GateError::from)).await.is_err() {
-                        return;
-                    }
-                }
+                Ok(events) if events.is_empty() => return Ok(()),
+                read => self.told(read.map_err(GateError::from)).await?,
             }
         }
     }

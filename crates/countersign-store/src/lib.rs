@@ -89,8 +89,3 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>, ConnectError> {
     }
     Err(ConnectError::Address(url.to_owned()))
 }
-
-/// The front page of the project is tested too.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

@@ -8,13 +8,16 @@ use super::Thread;
 use crate::error::RunError;
 use crate::event::RunEvent;
 use crate::limits;
-use crate::model::{ModelError, Piece, Prompt, Said, Usage};
+use crate::model::{ModelError, Piece, Prompt, Said, Stop, Usage};
 use crate::transcript::{Entry, Spent};
 
 impl Thread {
     /// Asks the model and writes its answer down. An answer that was cut counts for nothing.
     pub(super) async fn ask_model(&mut self) -> Result<(), RunError> {
         self.stay_within_limits().await?;
+        if let Some(feed) = &self.run.feed {
+            feed.catch_up().await;
+        }
         let agent = &self.agent.inner;
         let prompt = Prompt {
             instructions: agent.instructions.clone(),
@@ -50,6 +53,11 @@ impl Thread {
                     said.opaque = Some(json);
                 }
                 Piece::Usage(so_far) => usage = so_far,
+                Piece::End(Stop::Refused) => {
+                    // What it would not stand by is not to be run.
+                    said.calls.clear();
+                    return Ok((said, usage));
+                }
                 Piece::End(_) => return Ok((said, usage)),
             }
             if bytes > limits::TURN_BYTES || said.calls.len() > limits::CALLS_PER_TURN {
