@@ -243,8 +243,14 @@ impl Talk {
     async fn pick(&mut self, stream: &mut RunStream) -> Result<Picked, Fault> {
         let items: Vec<Item> = self.open.iter().map(item).collect();
         let news = Notify::new();
+        let listed: Vec<HoldId> = self.open.iter().map(|hold| hold.id).collect();
+        let changes = |event: &RunEvent| match event {
+            RunEvent::Held { .. } => true,
+            RunEvent::HoldClosed { hold, .. } => listed.contains(hold),
+            _ => false,
+        };
         let picking = prompt::pick(&items, self.focus, news.notified(), &mut self.signals);
-        Ok(meanwhile(stream, &mut self.backlog, &news, picking).await?)
+        Ok(meanwhile(stream, &mut self.backlog, &news, changes, picking).await?)
     }
 
     /// Shows a hold and records what the person decides.
@@ -260,7 +266,10 @@ impl Talk {
                 }
             };
             let asking = prompt::put(&self.gate, &hold, also, notice.take(), joined, &mut self.signals);
-            let answer = match meanwhile(stream, &mut self.backlog, &news, asking).await? {
+            // Only another question makes this one give way. The end of an earlier one must not: keys pressed meanwhile
+            // would be thrown away with it.
+            let opens = |event: &RunEvent| matches!(event, RunEvent::Held { .. });
+            let answer = match meanwhile(stream, &mut self.backlog, &news, opens, asking).await? {
                 Asked::Answer(answer) => answer,
                 Asked::Left => {
                     self.focus += 1;
@@ -318,11 +327,12 @@ impl Talk {
     }
 }
 
-/// Does something on the screen while events are kept for later. News about holds are told at once.
+/// Does something on the screen while events are kept for later. Those that matter to it are news at once.
 async fn meanwhile<T>(
     stream: &mut RunStream,
     backlog: &mut VecDeque<RunEvent>,
     news: &Notify,
+    matters: impl Fn(&RunEvent) -> bool,
     work: impl Future<Output = T>,
 ) -> T {
     tokio::pin!(work);
@@ -333,7 +343,7 @@ async fn meanwhile<T>(
             done = &mut work => return done,
             event = stream.next(), if !over && backlog.len() < BACKLOG => match event {
                 Some(event) => {
-                    if changes_the_list(&event) {
+                    if matters(&event) {
                         news.notify_one();
                     }
                     backlog.push_back(event);
@@ -342,10 +352,6 @@ async fn meanwhile<T>(
             },
         }
     }
-}
-
-fn changes_the_list(event: &RunEvent) -> bool {
-    matches!(event, RunEvent::Held { .. } | RunEvent::HoldClosed { .. })
 }
 
 fn item(hold: &Hold) -> Item {
