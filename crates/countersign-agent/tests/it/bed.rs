@@ -20,6 +20,8 @@ pub(crate) enum Turn {
     Call(Vec<(&'static str, &'static str)>),
     /// Gives a piece of an answer and is cut.
     Cut,
+    /// Wants a call, and then its provider refuses to go on.
+    Refuse(&'static str),
 }
 
 pub(crate) fn says(text: &'static str) -> Turn {
@@ -85,6 +87,10 @@ impl Model for Script {
                 wanted.chain([usage, Piece::End(Stop::Calls)]).collect()
             }
             Turn::Cut => vec![Piece::Text("half an".into())],
+            Turn::Refuse(name) => {
+                let wanted = Wanted { label: "same-label".into(), name: name.into(), arguments: "{}".into() };
+                vec![Piece::Text("I would".into()), Piece::Call(wanted), usage, Piece::End(Stop::Refused)]
+            }
         };
         Ok(Box::pin(futures::stream::iter(pieces.into_iter().map(Ok))))
     }

@@ -274,3 +274,13 @@ async fn no_arguments_at_all_are_no_arguments() {
     bed.agent(&script).run("go").await.unwrap();
     assert_eq!(bed.ran(), ["read {}"]);
 }
+
+/// What a provider refused to finish is not to be run, whatever stood in it.
+#[tokio::test]
+async fn calls_of_a_refused_answer_are_not_proposed() {
+    let bed = Bed::new(ALLOW);
+    let script = Script::new([Turn::Refuse("send")]);
+    let reply = bed.agent(&script).run("go").await.unwrap();
+    assert_eq!((&*reply.text, reply.turns), ("I would", 1));
+    assert!(bed.ran().is_empty() && bed.log().await.is_empty());
+}

@@ -45,6 +45,7 @@ async fn a_stream_tells_everything_in_order_and_the_reply_last() {
     let at = |what: &str| names.iter().position(|name| name == what).unwrap();
     assert!(at("called send") < at("held send") && at("held send") < at("hold_closed approved"), "{names:?}");
     assert!(at("hold_closed approved") < at("ended send") && at("done sent") == names.len() - 1, "{names:?}");
+    assert!(at("ended send") < at("text sent"), "an answer comes after the calls it is about: {names:?}");
 }
 
 /// B27, B33: holds from inside a tool and the hold that an edit opens show on the stream like any other.

@@ -4,13 +4,15 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign::call::CallState;
+use countersign::call::{Call, CallState};
 use countersign::event::{Cursor, hash};
 use countersign::event::{EventName, Head};
-use countersign::hold::Answer;
+use countersign::grant::Remember;
+use countersign::hold::{Answer, Decision};
 use countersign::store::{EventFilter, Op, Store};
 use countersign::testing::{TestStore as _, claim, decide, proposal, rejection, submit};
 use countersign::transition::Rejection;
+use countersign::{Claimed, Gate, GateError, Policy, Proposal, Who};
 use countersign_store::SqliteStore;
 use serde_json::json;
 
@@ -110,4 +112,42 @@ async fn another_process_approves() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     tokio::time::timeout(RING, rung).await.expect("rung");
     assert_eq!(store.call(call.id).await.unwrap().unwrap().state, CallState::Approved);
+}
+
+/// B12, B81, B103: what the writer remembers of its last step never outlives what another process wrote meanwhile.
+#[tokio::test]
+async fn what_another_process_wrote_counts_at_the_very_next_step() {
+    let test = TestSqlite::new().await;
+    let gate = |store: Arc<dyn Store>| {
+        Gate::builder().policy(Policy::ask_all()).store(store).without_sweeper().decided_elsewhere().build().unwrap()
+    };
+    let (here, there) = (gate(test.sqlite()), gate(Arc::new(test.another().await)));
+    let ann = || Who::person("ann");
+    let submit = async |text: &str| here.submit_undefined(Proposal::new("send", text).session("s1")).await.unwrap();
+    let decide = async |gate: &Gate, call: &Call, answer: Answer| {
+        let hold = call.open_hold().unwrap();
+        gate.decide(hold.id, Decision::new(ann(), "test", hold.digest, answer)).await
+    };
+
+    let call = submit("{\"n\":1}").await;
+    decide(&here, &call, Answer::approve()).await.unwrap();
+    there.halt(None, "ann", None).await.unwrap();
+    let claimed = here.claim(call.id, None).await;
+    assert!(matches!(claimed, Err(GateError::Rejected(Rejection::Halted))), "{claimed:?}");
+    there.lift(None, "ann").await.unwrap();
+    assert!(matches!(here.claim(call.id, None).await.unwrap(), Claimed::Permit(_)));
+
+    let call = submit("{\"n\":2}").await;
+    there.cancel(call.id).await.unwrap();
+    let late = decide(&here, &call, Answer::approve()).await;
+    assert!(matches!(late, Err(GateError::Rejected(Rejection::Closed(_)))), "{late:?}");
+
+    let call = submit("{\"n\":3}").await;
+    decide(&there, &call, Answer::deny("no")).await.unwrap();
+    assert_eq!(submit("{\"n\":3}").await.state, CallState::Denied, "the denial is remembered");
+
+    let call = submit("{\"n\":4}").await;
+    let remembered = Answer::Approve { arguments: None, payload: None, remember: Some(Remember::session()) };
+    decide(&there, &call, remembered).await.unwrap();
+    assert_eq!(submit("{\"n\":4}").await.state, CallState::Allowed, "the grant is found");
 }
