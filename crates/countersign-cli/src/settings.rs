@@ -1,4 +1,7 @@
 //! Finds the configuration: `--config`, else the user's own file, else a trusted one in the working folder.
+//!
+//! Beside the user's own file a trusted one in the working folder only tightens: its policy joins by strictness, and
+//! nothing else in it counts.
 
 use std::path::{Path, PathBuf};
 
@@ -33,13 +36,18 @@ pub(crate) struct Settings {
     pub(crate) file: Option<Found>,
 }
 
-/// A configuration file, and whether it needs to be trusted.
+/// A configuration file, and one in the working folder that may tighten it.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     /// Where it is.
     pub(crate) path: PathBuf,
     in_working_folder: bool,
+    /// A file in the working folder whose policy joins this one's.
+    beside: Option<PathBuf>,
 }
+
+/// What rules of the working folder's file are called by, beside the user's own.
+const FOLDER: &str = "folder";
 
 impl Settings {
     /// Finds and reads the configuration.
@@ -78,36 +86,64 @@ pub(crate) fn default_store(home: &Home) -> Result<String, Fault> {
 impl Found {
     fn find(place: &Place, home: &Home) -> Result<Option<Found>, Fault> {
         if let Some(path) = &place.config {
-            return Ok(Some(Found { path: path.clone(), in_working_folder: false }));
+            return Ok(Some(Found { path: path.clone(), in_working_folder: false, beside: None }));
         }
-        if let Some(path) = home.config_file().filter(|path| path.exists()) {
-            return Ok(Some(Found { path, in_working_folder: false }));
-        }
-        let path = std::env::current_dir()?.canonicalize()?.join(CONFIG_NAME);
-        if !path.exists() {
-            return Ok(None);
-        }
-        // SECURITY: an agent can write here. A file nobody accepted is not read; it cannot even be wrong.
-        match Trusted::load(home)?.check(&path, &read_bytes(&path)?) {
-            Trust::Yes | Trust::Changed => Ok(Some(Found { path, in_working_folder: true })),
-            Trust::Never => {
-                out::warn(format_args!(
-                    "{CONFIG_NAME} in this folder is not trusted and was not read; `countersign trust` accepts it"
-                ));
-                Ok(None)
+        let here = accepted_here(home)?;
+        match home.config_file().filter(|path| path.exists()) {
+            Some(path) => {
+                let same = |here: &PathBuf| path.canonicalize().is_ok_and(|path| path == *here);
+                let beside = here.filter(|here| !same(here));
+                Ok(Some(Found { path, in_working_folder: false, beside }))
             }
+            None => Ok(here.map(|path| Found { path, in_working_folder: true, beside: None })),
         }
     }
 
     /// Reads the file, once, and believes it only if it may be believed.
     pub(crate) fn read(&self, home: &Home) -> Result<Config, Fault> {
-        let bytes = read_bytes(&self.path)?;
-        if self.in_working_folder && Trusted::load(home)?.check(&self.path, &bytes) != Trust::Yes {
-            let what = format!("`{}` has changed since it was trusted, and is not loaded", self.path.display());
-            return Err(Fault::refused(what).next("read the file, then run `countersign trust` to accept it as it is"));
+        let mut config = if self.in_working_folder {
+            read_trusted(&self.path, home)?
+        } else {
+            parse(&self.path, &read_bytes(&self.path)?)?
+        };
+        if let Some(beside) = &self.beside {
+            config.policy = config.policy.tightened_by(FOLDER, read_trusted(beside, home)?.policy);
         }
-        parse(&self.path, &bytes)
+        Ok(config)
     }
+
+    /// Every file that [`Found::read`] reads.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(&*self.path).chain(self.beside.as_deref())
+    }
+}
+
+/// The working folder's file, if the user accepted it once.
+fn accepted_here(home: &Home) -> Result<Option<PathBuf>, Fault> {
+    let path = std::env::current_dir()?.canonicalize()?.join(CONFIG_NAME);
+    if !path.exists() {
+        return Ok(None);
+    }
+    // SECURITY: an agent can write here. A file nobody accepted is not read; it cannot even be wrong.
+    match Trusted::load(home)?.check(&path, &read_bytes(&path)?) {
+        Trust::Yes | Trust::Changed => Ok(Some(path)),
+        Trust::Never => {
+            out::warn(format_args!(
+                "{CONFIG_NAME} in this folder is not trusted and was not read; `countersign trust` accepts it"
+            ));
+            Ok(None)
+        }
+    }
+}
+
+/// SECURITY: a file that changed since is not passed over: an agent could drop what it tightens by writing to it.
+fn read_trusted(path: &Path, home: &Home) -> Result<Config, Fault> {
+    let bytes = read_bytes(path)?;
+    if Trusted::load(home)?.check(path, &bytes) != Trust::Yes {
+        let what = format!("`{}` has changed since it was trusted, and is not loaded", path.display());
+        return Err(Fault::refused(what).next("read the file, then run `countersign trust` to accept it as it is"));
+    }
+    parse(path, &bytes)
 }
 
 /// Reads a configuration file that the user named.

@@ -1,6 +1,6 @@
 //! Follows a configuration file: a good change is put in force, a broken one leaves the last good policy.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,26 +22,29 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// Watches the file's folder, not the file: editors and orchestrators replace files by renaming others over them.
+    /// Watches the files' folders, not the files: editors and orchestrators replace files by renaming others over them.
     ///
     /// `load` reads the policy anew, whatever happened there.
-    pub(crate) fn start(
-        file: &Path,
+    pub(crate) fn start<'f>(
+        files: impl IntoIterator<Item = &'f Path>,
         gate: Gate,
         load: impl Fn() -> Result<Policy, Fault> + Send + Sync + 'static,
     ) -> Result<Watcher, Fault> {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let name = file.file_name().unwrap_or_default().to_owned();
+        let files: Vec<&Path> = files.into_iter().collect();
+        let names: Vec<_> = files.iter().filter_map(|file| file.file_name()).map(OsStr::to_owned).collect();
         let told = move |result: DebounceEventResult| {
             // Errors of the watch, too, are a reason to look.
-            if result.map_or(true, |events| events.iter().any(|event| matters(event, &name))) {
+            if result.map_or(true, |events| events.iter().any(|event| matters(event, &names))) {
                 let _ = sender.send(());
             }
         };
         let failed = |error: notify::Error| Fault::failed(format!("cannot watch the configuration: {error}"));
         let mut debouncer = new_debouncer(QUIET, None, told).map_err(failed)?;
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        debouncer.watch(folder, RecursiveMode::NonRecursive).map_err(failed)?;
+        for file in files {
+            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            debouncer.watch(folder, RecursiveMode::NonRecursive).map_err(failed)?;
+        }
         Ok(Watcher { _debouncer: debouncer, task: tokio::spawn(follow(receiver, gate, load)) })
     }
 }
@@ -52,11 +55,12 @@ impl Drop for Watcher {
     }
 }
 
-/// Whether an event may have changed the file. Reading it, as we do, is an event as well.
-fn matters(event: &DebouncedEvent, file: &OsStr) -> bool {
+/// Whether an event may have changed a file. Reading it, as we do, is an event as well.
+fn matters(event: &DebouncedEvent, files: &[OsString]) -> bool {
     // Orchestrators mount files as links into a folder of theirs, `..data`, and swap that.
     let named = |path: &PathBuf| {
-        path.file_name().is_some_and(|name| name == file || name.as_encoded_bytes().starts_with(b".."))
+        path.file_name()
+            .is_some_and(|name| files.iter().any(|file| name == file) || name.as_encoded_bytes().starts_with(b".."))
     };
     !event.kind.is_access() && event.paths.iter().any(named)
 }
@@ -148,7 +152,7 @@ mod tests {
         let gate = Gate::builder().policy(read_policy(&path).unwrap()).decided_elsewhere().build().unwrap();
         let first = gate.policy().version().clone();
         let read = path.clone();
-        let _watcher = Watcher::start(&path, gate.clone(), move || read_policy(&read)).unwrap();
+        let _watcher = Watcher::start([&*path], gate.clone(), move || read_policy(&read)).unwrap();
         let mut cursor = Cursor::default();
 
         // A policy is on the record before it counts; what was in force then shows at the next event.

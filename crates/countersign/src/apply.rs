@@ -32,7 +32,7 @@ pub fn apply(op: &Op, state: &mut dyn State) -> Result<Applied, Failure> {
         }
         Op::Cancel { call, refusal } => with_call(state, *call, &Step::Cancel { refusal }),
         Op::Claim { call, claimant, policy } => {
-            current_policy(state, policy.version())?;
+            current_policy(state, policy.own_version())?;
             let call = state.call(*call)?.ok_or(Rejection::NotFound("call"))?;
             let changed = call.verdict.policy != *policy.version();
             let verdict = changed.then(|| policy.judge(&call.facts));
@@ -167,7 +167,7 @@ fn submit(submission: &Submission, state: &mut dyn State) -> Result<Applied, Fai
         }
         return Ok(Applied { call: Some(earlier), grant: None, replayed: true });
     }
-    current_policy(state, submission.policy.version())?;
+    current_policy(state, submission.policy.own_version())?;
     let mut call = proposed(new, state.now());
     let settled = settle_new(submission, &mut call, state)?;
     if call.holds.is_empty() {

@@ -87,7 +87,7 @@ async fn play(folder: &Path, answering: Answering, form: Form) -> Result<(), Fau
     let (builder, holds) = builder.channel();
     let gate = builder.build()?;
     let watched = config_path.clone();
-    let _watcher = Watcher::start(&config_path, gate.clone(), move || read_policy(&watched))?;
+    let _watcher = Watcher::start([&*config_path], gate.clone(), move || read_policy(&watched))?;
 
     greet(folder, &address);
     let mut run = Run { gate, holds, tools, answering, calls: Vec::new() };

@@ -80,8 +80,8 @@ fn names_agent(settings: &Settings, name: &str) -> bool {
 fn watch(settings: &Settings, home: &Home, gate: &Gate) -> Result<Option<Watcher>, Fault> {
     let Some(found) = settings.file.clone() else { return Ok(None) };
     let home = home.clone();
-    let path = found.path.clone();
-    Watcher::start(&path, gate.clone(), move || found.read(&home).map(|config| config.policy)).map(Some)
+    let files = found.clone();
+    Watcher::start(files.files(), gate.clone(), move || found.read(&home).map(|config| config.policy)).map(Some)
 }
 
 fn make_agent(

@@ -60,6 +60,25 @@ fn a_folders_file_never_loosens_the_users_own_policy() {
     assert_eq!(effect(&bed).1, "deny");
 }
 
+/// B50: a folder's file tightens the user's own policy, once accepted; changed, it cannot be slipped past.
+#[test]
+fn a_folders_file_tightens_the_users_own_policy() {
+    let bed = Bed::new();
+    std::fs::create_dir_all(bed.config().parent().unwrap()).unwrap();
+    std::fs::write(bed.config(), "policy: { otherwise: allow }\n").unwrap();
+    bed.write("countersign.yml", "policy: { otherwise: allow, rules: [{ id: no-x, deny: x }] }\n");
+    assert_eq!(effect(&bed).1, "allow", "nobody accepted it yet");
+    bed.say("trust").expect(0);
+    let ran = bed.say("policy explain --tool x --json").expect(0);
+    assert_eq!(ran.json()["effect"], "deny");
+    assert_eq!(ran.json()["because"][0]["rule"], "folder:no-x", "whose rule it is can be told");
+    assert_eq!(bed.say("policy explain --tool y --json").expect(0).json()["effect"], "allow");
+
+    bed.write("countersign.yml", "policy: { otherwise: allow }\n");
+    let (code, found, stderr) = effect(&bed);
+    assert_eq!((code, found.as_str()), (3, ""), "an agent must not drop the rule by writing to the file: {stderr}");
+}
+
 #[test]
 fn a_broken_or_missing_file_is_not_trusted() {
     let bed = Bed::new();

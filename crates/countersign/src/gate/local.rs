@@ -516,6 +516,7 @@ impl Local {
             let why = format!("the store names policy {version}, its text reads as {}", policy.version());
             return Err(GateError::BrokenPolicy(why));
         }
+        let policy = policy.keeping(&self.policy.load());
         self.policy.store(Arc::new(policy));
         Ok(())
     }

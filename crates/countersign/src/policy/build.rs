@@ -159,10 +159,10 @@ pub(crate) fn build(sections: Sections<'_>, source: Option<&str>, problems: &mut
         unattended: draft.unattended,
         in_client: draft.in_client.unwrap_or_default(),
         trusted,
-        version: version(&canonical, preset),
+        version: version(&[&canonical, preset.unwrap_or_default()]),
         source: Some(source.map_or(canonical, str::to_owned)),
     };
-    Some(Policy { inner: Arc::new(inner), code: None, groups: Arc::new(groups) })
+    Some(Policy { inner: Arc::new(inner), code: None, groups: Arc::new(groups), beside: None })
 }
 
 /// How long holds wait where neither the rule nor the policy says so: as the preset or `toolConfirmation` says.
@@ -186,12 +186,10 @@ fn default_life(sections: &Sections<'_>) -> Life {
     }
 }
 
-/// A digest of what is said, and of the preset it builds on.
-fn version(canonical: &str, preset: Option<&str>) -> Arc<str> {
+/// A digest of what is said: the text and the preset it builds on, or two policies side by side.
+pub(super) fn version(said: &[&str]) -> Arc<str> {
     let mut hash = Sha256::new();
-    hash.update(canonical);
-    hash.update([0]);
-    hash.update(preset.unwrap_or_default());
+    hash.update(said.join("\0"));
     let hex: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     format!("p:{hex}").into()
 }

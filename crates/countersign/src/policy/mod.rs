@@ -29,6 +29,7 @@
 //! # Ok::<(), countersign::policy::PolicyErrors>(())
 //! ```
 
+mod beside;
 mod build;
 mod check;
 mod condition;
@@ -51,6 +52,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
+use beside::Beside;
 pub(crate) use build::{APPROVER_KEYS, FILE_KEYS, Sections, build, finish};
 use check::Reads;
 pub(crate) use error::Problems;
@@ -65,15 +67,17 @@ use crate::limits;
 use crate::verdict::{Effect, Verdict};
 
 /// What happens when a hold opens and nobody can be asked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// Ordered from strict to lax.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unattended {
     /// The call is refused at once.
     #[default]
     Deny,
-    /// The call may run, marked as unattended.
-    Allow,
     /// The hold waits until it expires.
     Wait,
+    /// The call may run, marked as unattended.
+    Allow,
 }
 
 /// Whether a prompt of an MCP client's own may decide.
@@ -107,6 +111,8 @@ pub struct Policy {
     inner: Arc<Inner>,
     code: Option<Arc<dyn PolicyCode>>,
     groups: Arc<BTreeMap<Arc<str>, Vec<Arc<str>>>>,
+    /// A policy that stands beside this one and can only tighten it.
+    beside: Option<Arc<Beside>>,
 }
 
 /// What was read from the text.
@@ -163,22 +169,38 @@ impl Policy {
     ///
     /// Pure: the same facts get the same verdict. Nothing in it waits, and no input makes it fail.
     pub fn judge(&self, facts: &Facts) -> Verdict {
-        judge::judge(self, facts)
+        let verdict = judge::judge(self, facts);
+        match &self.beside {
+            None => verdict,
+            Some(beside) => beside.tighten(verdict, facts),
+        }
     }
 
     /// A digest of what the policy says. The same text has the same version.
     pub fn version(&self) -> &Arc<str> {
+        self.beside.as_ref().map_or(&self.inner.version, |beside| &beside.version)
+    }
+
+    /// The version of its own text, whatever stands beside it: what nodes that share a store compare.
+    pub(crate) fn own_version(&self) -> &Arc<str> {
         &self.inner.version
     }
 
     /// The text it was read from, in a form [`Policy::from_yaml`] reads back to the same version.
+    ///
+    /// None where another policy stands beside it: no one text says both.
     pub fn source(&self) -> Option<&str> {
-        self.inner.source.as_deref()
+        self.inner.source.as_deref().filter(|_| self.beside.is_none())
     }
 
     /// What happens when a hold opens and nobody can be asked.
     pub fn unattended(&self) -> Unattended {
-        self.inner.unattended.unwrap_or_default()
+        let own = self.inner.unattended.unwrap_or_default();
+        // A policy beside that says nothing about it tightens nothing.
+        match self.beside.as_ref().and_then(|beside| beside.policy.inner.unattended) {
+            Some(other) => own.min(other),
+            None => own,
+        }
     }
 
     /// Whether its author spelled out what happens then.
@@ -193,7 +215,10 @@ impl Policy {
 
     /// Whether any call could be asked about, besides those of tools that must ask.
     pub fn can_ask(&self) -> bool {
-        self.code.is_some() || self.inner.top.can_ask() || self.inner.agents.values().any(Layer::can_ask)
+        self.code.is_some()
+            || self.inner.top.can_ask()
+            || self.inner.agents.values().any(Layer::can_ask)
+            || self.beside.as_ref().is_some_and(|beside| beside.policy.can_ask())
     }
 
     /// Adds code of the embedder, which joins by strictness.
@@ -223,7 +248,9 @@ impl Policy {
 
     /// How many rules it has, agents' own included.
     pub fn rules(&self) -> usize {
-        self.inner.top.rules.len() + self.inner.agents.values().map(|layer| layer.rules.len()).sum::<usize>()
+        let own = self.inner.top.rules.len();
+        let agents = self.inner.agents.values().map(|layer| layer.rules.len()).sum::<usize>();
+        own + agents + self.beside.as_ref().map_or(0, |beside| beside.policy.rules())
     }
 
     /// Whether the tool is not even listed to the model.
@@ -232,6 +259,7 @@ impl Policy {
     pub fn hides(&self, tool: &ToolId) -> bool {
         let rules = self.inner.top.about(tool, None);
         rules.into_iter().any(|rule| rule.hide && rule.when.is_none() && !rule.except.may_cover(tool))
+            || self.beside.as_ref().is_some_and(|beside| beside.policy.hides(tool))
     }
 
     /// Tries a tool against the policy, before any call of it is made.

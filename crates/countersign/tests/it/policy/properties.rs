@@ -83,6 +83,28 @@ proptest! {
         }
     }
 
+    /// B50: a policy beside another only tightens: the stricter word of the two counts, on terms as strict as both.
+    #[test]
+    fn a_policy_beside_another_only_tightens(
+        (otherwise, rules) in (otherwise(), rules()),
+        (beside_otherwise, beside_rules) in (otherwise(), rules()),
+        call in calls(),
+    ) {
+        let (own, beside) = (policy(otherwise, &rules), policy(beside_otherwise, &beside_rules));
+        let (alone, other) = (own.judge(&call), beside.judge(&call));
+        let both = own.clone().tightened_by("folder", beside);
+        let verdict = both.judge(&call);
+        prop_assert_eq!(verdict.effect, alone.effect.max(other.effect));
+        prop_assert!(verdict.because.iter().all(|because| because.effect == verdict.effect) && !verdict.because.is_empty());
+        prop_assert_eq!(verdict.matched.len(), alone.matched.len() + other.matched.len());
+        if verdict.effect == Effect::Ask {
+            prop_assert!(verdict.terms.risk >= other.terms.risk || other.effect != Effect::Ask);
+            prop_assert!(verdict.terms.risk >= alone.terms.risk || alone.effect != Effect::Ask);
+        }
+        prop_assert_eq!(&verdict.policy, both.version());
+        prop_assert_ne!(both.version(), own.version());
+    }
+
     /// B36: order never matters, to nothing in the verdict.
     #[test]
     fn order_never_matters(otherwise in otherwise(), rules in rules().prop_shuffle(), call in calls()) {
