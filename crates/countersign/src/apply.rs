@@ -195,7 +195,7 @@ fn proposed(new: &NewCall, now: crate::Time) -> Call {
         id: new.id,
         key: new.key.clone(),
         label: new.label.clone(),
-        facts: new.facts.clone(),
+        facts: Arc::clone(&new.facts),
         description: new.description.clone(),
         definition: new.definition,
         redacted: new.redacted.clone(),
@@ -207,7 +207,7 @@ fn proposed(new: &NewCall, now: crate::Time) -> Call {
         nonce: new.nonce,
         verdict: Arc::clone(&new.verdict),
         state: CallState::Denied,
-        holds: Vec::new(),
+        holds: Arc::default(),
         grant: None,
         unattended: false,
         claim_by: None,
@@ -351,20 +351,20 @@ fn lift(state: &mut dyn State, agent: Option<&str>, by: &str) -> Result<Applied,
 fn make_grant(state: &mut dyn State, grant: &Grant) -> Result<Applied, Failure> {
     state.put_grant(grant)?;
     state.append(&Chain::system(), grant_made(grant))?;
-    Ok(Applied { grant: Some(grant.clone()), ..Applied::default() })
+    Ok(Applied { grant: Some(Box::new(grant.clone())), ..Applied::default() })
 }
 
 fn revoke(state: &mut dyn State, id: crate::id::GrantId, by: &Arc<str>) -> Result<Applied, Failure> {
     let mut grant = state.grant(id)?.ok_or(Rejection::NotFound("grant"))?;
     if grant.revoked.is_some() {
-        return Ok(Applied { grant: Some(grant), replayed: true, call: None });
+        return Ok(Applied { grant: Some(Box::new(grant)), replayed: true, call: None });
     }
     grant.revoked = Some((state.now(), Arc::clone(by)));
     grant.version += 1;
     state.put_grant(&grant)?;
     let draft = Draft::new(EventName::GrantRevoked).plain("grant", grant.id).text("by", by);
     state.append(&Chain::system(), draft)?;
-    Ok(Applied { grant: Some(grant), ..Applied::default() })
+    Ok(Applied { grant: Some(Box::new(grant)), ..Applied::default() })
 }
 
 fn checkpoint(state: &mut dyn State, signer: &crate::signer::Signer) -> Result<Applied, Failure> {

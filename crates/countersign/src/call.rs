@@ -392,6 +392,10 @@ pub struct Resolution {
     pub at: Time,
 }
 
+fn no_holds(holds: &Arc<Vec<HoldRow>>) -> bool {
+    holds.is_empty()
+}
+
 /// One call and all that happened to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
@@ -403,8 +407,8 @@ pub struct Call {
     /// The model's call id. A label only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<Arc<str>>,
-    /// What rules look at.
-    pub facts: Facts,
+    /// What rules look at. Shared, because every step copies the call and almost none changes it.
+    pub facts: Arc<Facts>,
     /// What people are shown of the tool, as its author describes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Arc<str>>,
@@ -433,9 +437,9 @@ pub struct Call {
     pub verdict: Arc<Verdict>,
     /// How far it has come.
     pub state: CallState,
-    /// Its holds, oldest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub holds: Vec<HoldRow>,
+    /// Its holds, oldest first. Shared as the facts are.
+    #[serde(default, skip_serializing_if = "no_holds")]
+    pub holds: Arc<Vec<HoldRow>>,
     /// The grant that allowed or released it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<GrantId>,

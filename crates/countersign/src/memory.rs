@@ -286,7 +286,7 @@ impl Tables {
         if call.open_hold().is_some() {
             self.holding.insert(call.id);
         }
-        for hold in &call.holds {
+        for hold in call.holds.iter() {
             self.holds.insert(hold.id, call.id);
         }
         if call.state == CallState::InDoubt {

@@ -65,7 +65,7 @@ pub struct NewCall {
     /// The model's call id.
     pub label: Option<Arc<str>>,
     /// What rules look at.
-    pub facts: Facts,
+    pub facts: Arc<Facts>,
     /// What people are shown of the tool.
     pub description: Option<Arc<str>>,
     /// The tool's definition.
@@ -246,7 +246,7 @@ pub struct Applied {
     /// The call as it stands now, if the operation had one.
     pub call: Option<Arc<Call>>,
     /// The grant made or revoked, if any.
-    pub grant: Option<Grant>,
+    pub grant: Option<Box<Grant>>,
     /// Whether it had happened before and nothing was written now.
     pub replayed: bool,
 }

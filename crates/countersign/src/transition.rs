@@ -236,7 +236,7 @@ pub struct Moved {
     /// The events to write. None at all: the step repeated what had happened before.
     pub drafts: Vec<Draft>,
     /// A grant to store.
-    pub grant: Option<Grant>,
+    pub grant: Option<Box<Grant>>,
 }
 
 impl Moved {
@@ -266,8 +266,9 @@ pub(crate) fn open_hold(call: &mut Call, hint: Option<Arc<str>>, payload: Option
     let terms = Arc::clone(&call.verdict.terms);
     let expires_at = expiry(&terms, now);
     let id = HoldId::new();
-    call.holds.reserve_exact(1);
-    call.holds.push(HoldRow {
+    let holds = Arc::make_mut(&mut call.holds);
+    holds.reserve_exact(1);
+    holds.push(HoldRow {
         id,
         kind: HoldKind::BeforeRun,
         state: HoldState::Pending,
@@ -285,7 +286,7 @@ pub(crate) fn open_hold(call: &mut Call, hint: Option<Arc<str>>, payload: Option
     call.digest = call.compute_digest();
     let digest = call.digest;
     call.state = CallState::Pending;
-    match call.holds.last_mut() {
+    match Arc::make_mut(&mut call.holds).last_mut() {
         Some(hold) => {
             hold.digest = digest;
             opened(call, hold_at(call, id))
@@ -339,6 +340,17 @@ pub(crate) fn about(name: EventName, call: &Call, refusal: &Refusal) -> Draft {
         .text_if("by", refusal.by.as_deref())
 }
 
+/// The holds to be changed. Where there are none, the call goes on sharing its holds with its copies.
+fn holds_where(call: &mut Call, wanted: impl Fn(&HoldRow) -> bool) -> impl Iterator<Item = &mut HoldRow> {
+    let any = call.holds.iter().any(&wanted);
+    let holds = if any { Some(Arc::make_mut(&mut call.holds)) } else { None };
+    holds.into_iter().flatten().filter(move |hold| wanted(hold))
+}
+
+fn hold_mut(call: &mut Call, id: HoldId) -> Option<&mut HoldRow> {
+    Arc::make_mut(&mut call.holds).iter_mut().find(|hold| hold.id == id)
+}
+
 fn close_hold(hold: &mut HoldRow, state: HoldState, refusal: Option<Refusal>) {
     hold.state = state;
     hold.refusal = refusal;
@@ -348,11 +360,10 @@ fn close_hold(hold: &mut HoldRow, state: HoldState, refusal: Option<Refusal>) {
 fn tick(call: &mut Call, now: Time) -> Moved {
     let mut drafts = Vec::new();
     let id = call.id;
-    for hold in call.holds.iter_mut().filter(|hold| hold.is_pending()) {
-        if hold.expires_at.is_some_and(|at| at <= now) {
-            close_hold(hold, HoldState::Expired, Some(Refusal::new(RefusalKind::Expired)));
-            drafts.push(Draft::new(EventName::HoldExpired).call(id).hold(hold.id));
-        }
+    let expired = |hold: &HoldRow| hold.is_pending() && hold.expires_at.is_some_and(|at| at <= now);
+    for hold in holds_where(call, expired) {
+        close_hold(hold, HoldState::Expired, Some(Refusal::new(RefusalKind::Expired)));
+        drafts.push(Draft::new(EventName::HoldExpired).call(id).hold(hold.id));
     }
     match call.state {
         CallState::Pending if !drafts.is_empty() => {
@@ -394,12 +405,11 @@ fn doubt(call: &mut Call, why: &str) -> Vec<Draft> {
 
 fn cancel_holds(call: &mut Call, refusal: &Refusal) -> Vec<Draft> {
     let id = call.id;
-    let open = call.holds.iter_mut().filter(|hold| hold.is_pending());
-    open.map(|hold| {
+    let cancelled = holds_where(call, HoldRow::is_pending).map(|hold| {
         close_hold(hold, HoldState::Cancelled, Some(refusal.clone()));
         Draft::new(EventName::HoldCancelled).call(id).hold(hold.id).plain("kind", refusal.kind.as_str())
-    })
-    .collect()
+    });
+    cancelled.collect()
 }
 
 fn cancel(call: &mut Call, refusal: &Refusal) -> Result<Moved, Rejection> {

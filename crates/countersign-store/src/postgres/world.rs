@@ -123,7 +123,7 @@ impl World {
 
     fn list(&mut self, call: &Call) {
         let path = &call.facts.path;
-        for hold in &call.holds {
+        for hold in call.holds.iter() {
             self.holds.insert(hold.id, call.id);
         }
         if let Some(key) = &call.key {

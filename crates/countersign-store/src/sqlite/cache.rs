@@ -82,7 +82,7 @@ impl Cache {
 
     /// Remembers a call as it is in the database. One that has ended is seldom asked for again.
     pub(super) fn keep(&mut self, call: &Arc<Call>) {
-        for hold in &call.holds {
+        for hold in call.holds.iter() {
             match call.state.is_final() {
                 true => self.holds.remove(&hold.id),
                 false => self.holds.insert(hold.id, call.id),

@@ -25,6 +25,16 @@ impl Bounded {
     pub(crate) fn new(inner: Arc<dyn Store>) -> Bounded {
         Bounded { inner }
     }
+
+    /// As [`Store::run`], without a second box around the future: every step of every call takes this way.
+    pub(crate) async fn run(&self, op: Op) -> Result<Applied, Failure> {
+        bounded(self.inner.run(op)).await
+    }
+
+    /// As [`Store::call`], likewise.
+    pub(crate) async fn call(&self, id: CallId) -> Result<Option<Arc<Call>>, StoreError> {
+        bounded(self.inner.call(id)).await
+    }
 }
 
 /// Waits for an answer, so long at most. One that is there at once needs no timer.
@@ -49,7 +59,7 @@ async fn bounded<T, E: From<StoreError>>(work: impl Future<Output = Result<T, E>
 #[async_trait]
 impl Store for Bounded {
     async fn run(&self, op: Op) -> Result<Applied, Failure> {
-        bounded(self.inner.run(op)).await
+        Bounded::run(self, op).await
     }
 
     async fn now(&self) -> Result<Time, StoreError> {
@@ -57,7 +67,7 @@ impl Store for Bounded {
     }
 
     async fn call(&self, id: CallId) -> Result<Option<Arc<Call>>, StoreError> {
-        bounded(self.inner.call(id)).await
+        Bounded::call(self, id).await
     }
 
     async fn call_of_hold(&self, hold: HoldId) -> Result<Option<Arc<Call>>, StoreError> {

@@ -216,8 +216,10 @@ impl GateBuilder {
         if nobody && !self.alone && self.policy.can_ask() && !self.policy.unattended_stated() {
             return Err(BuildError::NobodyToAsk);
         }
+        let store = Arc::new(Bounded::new(self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()))));
         let local = Arc::new(Local {
-            store: Arc::new(Bounded::new(self.store.unwrap_or_else(|| Arc::new(MemoryStore::new())))),
+            shared: Arc::<Bounded>::clone(&store),
+            store,
             policy: ArcSwap::from_pointee(self.policy),
             limits: Arc::new(self.limits),
             redactor: self.redactor,

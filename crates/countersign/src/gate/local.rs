@@ -11,6 +11,7 @@ use crate::bell::Listener;
 use crate::call::{Call, Chain, Declared, Facts, Outcome};
 use crate::digest::{DefinitionDigest, Nonce, argument_digest};
 use crate::event::{Draft, EventName};
+use crate::gate::bounded::Bounded;
 use crate::gate::hooks::{Checked, parse, valid};
 use crate::gate::scope::{Asks, Reach};
 use crate::gate::{GateError, Proposal};
@@ -45,7 +46,9 @@ pub struct Decided {
 
 /// Policy and store, in this process.
 pub(crate) struct Local {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<Bounded>,
+    /// The same store, as others see it.
+    pub(crate) shared: Arc<dyn Store>,
     pub(crate) policy: ArcSwap<Policy>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) redactor: Redactor,
@@ -170,7 +173,7 @@ impl Local {
             argument_digest: argument_digest(&facts.tool, digest.as_ref(), &facts.arguments),
             nonce: Nonce::new(),
             verdict: Arc::new(asks.cap(raise(policy.judge(&facts), checked.raised.as_deref()))),
-            facts,
+            facts: Arc::new(facts),
             // What the agent says and shows is written down and shown, so secrets in it are masked as elsewhere.
             hint: match &proposal.hint {
                 Some(hint) => Some(self.redactor.text(hint).into()),
@@ -327,7 +330,7 @@ impl Local {
         if !applied.replayed && call.open_hold().is_some_and(|open| open.decisions.is_empty() && open.id != hold) {
             self.announce(asks, &call);
         }
-        Ok(Decided { call, replayed: applied.replayed, grant: applied.grant, released })
+        Ok(Decided { call, replayed: applied.replayed, grant: applied.grant.map(|grant| *grant), released })
     }
 
     /// Validates and judges edited arguments, as any other arguments are.
@@ -341,7 +344,7 @@ impl Local {
             Some(definition) => valid(definition, arguments).map_err(bad)?,
             None => arguments,
         };
-        let mut facts = call.facts.clone();
+        let mut facts = Facts::clone(&call.facts);
         facts.arguments = arguments.clone();
         let schema = definition.as_ref().map(|definition| &definition.input_schema);
         Ok(Edit {

@@ -296,7 +296,7 @@ impl Gate {
     /// Revokes a grant. It acts at the next claim.
     pub async fn revoke(&self, grant: GrantId, by: Who) -> Result<Grant, GateError> {
         let applied = self.store().run(Op::Revoke { grant, by }).await?;
-        applied.grant.ok_or(GateError::Rejected(Rejection::NotFound("grant")))
+        applied.grant.map(|grant| *grant).ok_or(GateError::Rejected(Rejection::NotFound("grant")))
     }
 
     /// Tries a tool against the policy, before it is ever called. One that cannot be judged is not to be offered.
@@ -365,7 +365,7 @@ impl Gate {
 
     /// The store behind the gate.
     pub fn store(&self) -> &Arc<dyn Store> {
-        &self.local.store
+        &self.local.shared
     }
 
     /// Opens a hold from inside a run and waits until it closes.

@@ -11,7 +11,7 @@ use crate::hold::Who;
 use crate::id::{CallId, HoldId};
 use crate::json::Json;
 use crate::limits;
-use crate::store::CallFilter;
+use crate::store::{CallFilter, Store as _};
 use crate::transition::Rejection;
 
 /// A grant as it would be made, for whoever is about to.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::gate::GateError;
 use crate::gate::local::Local;
 use crate::limits;
-use crate::store::{Failure, Op};
+use crate::store::{Failure, Op, Store as _};
 
 /// How often the sweeper looks.
 const EVERY: Duration = Duration::from_secs(1);

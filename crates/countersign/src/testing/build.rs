@@ -39,7 +39,7 @@ pub fn proposal(tool: &str, arguments: serde_json::Value, session: &str) -> Prop
         key: None,
         label: None,
         argument_digest: argument_digest(&facts.tool, None, &facts.arguments),
-        facts,
+        facts: Arc::new(facts),
         description: None,
         definition: None,
         redacted: None,
@@ -96,6 +96,10 @@ impl Proposal {
         self
     }
 
+    fn facts(&mut self) -> &mut Facts {
+        Arc::make_mut(&mut self.0.call.facts)
+    }
+
     /// Asked about on these terms.
     #[must_use]
     pub fn terms(mut self, terms: Terms) -> Proposal {
@@ -106,14 +110,14 @@ impl Proposal {
     /// Of this tool of an MCP server.
     #[must_use]
     pub fn server(mut self, server: &str) -> Proposal {
-        self.0.call.facts.tool.server = Some(server.into());
+        self.facts().tool.server = Some(server.into());
         self.digest()
     }
 
     /// Of a tool that says where an argument points.
     #[must_use]
     pub fn place(mut self, field: &str, place: Place) -> Proposal {
-        let facts = &mut self.0.call.facts;
+        let facts = self.facts();
         facts.places = std::mem::take(&mut facts.places).and(field, place);
         self
     }
@@ -135,7 +139,7 @@ impl Proposal {
     /// On this path.
     #[must_use]
     pub fn path(mut self, change: impl FnOnce(&mut Path)) -> Proposal {
-        change(&mut self.0.call.facts.path);
+        change(&mut self.facts().path);
         self
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Deciding, Edit, Moved, Rejection, close_hold, hold_at, open_hold, refused};
+use super::{Deciding, Edit, Moved, Rejection, close_hold, hold_at, hold_mut, open_hold, refused};
 use crate::call::{Call, CallState};
 use crate::digest::Nonce;
 use crate::event::{Draft, EventName};
@@ -93,7 +93,7 @@ fn decided(call: &Call, deciding: &Deciding, closes: bool) -> Draft {
 }
 
 fn record(call: &mut Call, deciding: &Deciding, counts_for: Vec<usize>, state: HoldState, now: Time) {
-    if let Some(hold) = call.holds.iter_mut().find(|hold| hold.id == deciding.hold) {
+    if let Some(hold) = hold_mut(call, deciding.hold) {
         hold.decisions.reserve_exact(1);
         hold.decisions.push(Decision { at: now, counts_for, ..deciding.decision.clone() });
         hold.state = state;
@@ -108,7 +108,7 @@ fn deny(call: &mut Call, deciding: &Deciding, reason: Option<&str>, now: Time) -
     };
     let mut drafts = vec![decided(call, deciding, true).text_if("reason", reason)];
     record(call, deciding, Vec::new(), HoldState::Denied, now);
-    let in_run = match call.holds.iter_mut().find(|hold| hold.id == deciding.hold) {
+    let in_run = match hold_mut(call, deciding.hold) {
         Some(hold) => {
             hold.refusal = Some(refusal.clone());
             hold.in_run()
@@ -165,11 +165,11 @@ fn approve(call: &mut Call, deciding: &Deciding, now: Time) -> Result<Moved, Rej
         settle(call, deciding.hold, in_run, now);
     }
     drafts.extend(grant.as_ref().map(grant_made));
-    Ok(Moved { drafts, grant })
+    Ok(Moved { drafts, grant: grant.map(Box::new) })
 }
 
 fn settle(call: &mut Call, hold: HoldId, in_run: bool, now: Time) {
-    if let Some(hold) = call.holds.iter_mut().find(|found| found.id == hold) {
+    if let Some(hold) = hold_mut(call, hold) {
         hold.state = HoldState::Approved;
     }
     if !in_run {
@@ -192,10 +192,11 @@ impl Edit {
     /// The call as it would be with the edited arguments, whatever becomes of its holds.
     pub(crate) fn applied_to(&self, call: &Call) -> Call {
         let mut edited = call.clone();
-        edited.facts.arguments = self.arguments.clone();
-        edited.facts.declared = self.declared;
+        let facts = Arc::make_mut(&mut edited.facts);
+        facts.arguments = self.arguments.clone();
+        facts.declared = self.declared;
         // Nobody resolved where the edited arguments point.
-        edited.facts.places = Places::default();
+        facts.places = Places::default();
         edited.redacted = self.redacted.clone();
         edited.raw = None;
         edited.proposed_digest = Some(call.proposed_digest.unwrap_or(call.argument_digest));
@@ -246,7 +247,7 @@ fn approve_edited(
         call.digest = call.compute_digest();
         let mut drafts = vec![draft.plain("runs", call.digest)];
         drafts.extend(grant.as_ref().map(grant_made));
-        return Ok(Moved { drafts, grant });
+        return Ok(Moved { drafts, grant: grant.map(Box::new) });
     }
     record(call, deciding, counts, HoldState::Superseded, now);
     let superseded = Draft::new(EventName::HoldSuperseded).call(call.id).hold(deciding.hold);
@@ -269,7 +270,7 @@ pub(super) fn release(call: &mut Call, hold: HoldId, grant: &Grant, now: Time) -
     if open.in_run() || !simple || !covered || !may_decide || !open.decisions.is_empty() {
         return Err(Rejection::NotCovered);
     }
-    if let Some(open) = call.holds.iter_mut().find(|found| found.id == hold) {
+    if let Some(open) = hold_mut(call, hold) {
         open.state = HoldState::Released;
     }
     call.grant = Some(grant.id);
@@ -291,7 +292,7 @@ pub(super) fn close(call: &mut Call, hold: HoldId, refusal: &Refusal) -> Result<
             .plain("kind", refusal.kind.as_str())
             .text_if("reason", refusal.reason.as_deref()),
     ];
-    if let Some(open) = call.holds.iter_mut().find(|found| found.id == hold) {
+    if let Some(open) = hold_mut(call, hold) {
         close_hold(open, HoldState::Cancelled, Some(refusal.clone()));
     }
     if !in_run {

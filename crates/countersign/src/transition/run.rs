@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Asking, Claiming, Moved, Rejection, Unasked, cancel_holds, close_hold, doubt, expiry, hold_at, lapse, opened,
+    Asking, Claiming, Moved, Rejection, Unasked, cancel_holds, close_hold, doubt, expiry, hold_at, hold_mut,
+    holds_where, lapse, opened,
 };
 use crate::call::{Call, CallState, Lease, Outcome, Resolution, ResolvedAs};
 use crate::digest::{Bound, Nonce};
@@ -17,13 +18,12 @@ use crate::verdict::{Because, Effect, Memory, Terms};
 /// What the attempt before asked, nobody waits for any more: the next attempt asks for itself.
 fn supersede_holds(call: &mut Call) -> Vec<Draft> {
     let id = call.id;
-    let open = call.holds.iter_mut().filter(|hold| hold.is_pending());
-    open.map(|hold| {
+    let superseded = holds_where(call, HoldRow::is_pending).map(|hold| {
         let refusal = Refusal::new(RefusalKind::Superseded).because("another attempt began");
         close_hold(hold, HoldState::Superseded, Some(refusal));
         Draft::new(EventName::HoldSuperseded).call(id).hold(hold.id)
-    })
-    .collect()
+    });
+    superseded.collect()
 }
 
 pub(super) fn claim(call: &mut Call, claiming: &Claiming<'_>, now: Time) -> Result<Moved, Rejection> {
@@ -145,7 +145,7 @@ pub(super) fn ask(call: &mut Call, asking: &Asking, now: Time) -> Result<Moved, 
     }
     .digest();
     let because = Because { rule: "in-run".into(), effect: Effect::Ask, reason: None };
-    call.holds.push(HoldRow {
+    Arc::make_mut(&mut call.holds).push(HoldRow {
         id: asking.hold,
         kind: HoldKind::InRun,
         state: HoldState::Pending,
@@ -168,7 +168,7 @@ pub(super) fn ask(call: &mut Call, asking: &Asking, now: Time) -> Result<Moved, 
 fn close_unasked(call: &mut Call, hold: HoldId, unasked: Unasked) -> Option<Draft> {
     let id = call.id;
     let must_ask = call.verdict.terms.human_required;
-    let hold = call.holds.iter_mut().find(|found| found.id == hold)?;
+    let hold = hold_mut(call, hold)?;
     if unasked == Unasked::Allow && !must_ask {
         close_hold(hold, HoldState::Released, None);
         return Some(Draft::new(EventName::HoldReleased).call(id).hold(hold.id).flag("unattended", true));

@@ -45,7 +45,7 @@ async fn a_call_goes_its_whole_way() {
     assert_eq!(done.state, CallState::Succeeded);
     assert!(store.run(finish).await.unwrap().replayed);
     assert_eq!(store.call(call.id).await.unwrap().as_ref(), Some(&done));
-    for hold in &done.holds {
+    for hold in done.holds.iter() {
         assert_eq!(store.call_of_hold(hold.id).await.unwrap().as_ref(), Some(&done));
     }
     let events = all_events(&store).await;

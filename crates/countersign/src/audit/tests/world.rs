@@ -214,7 +214,7 @@ pub(super) fn proposal(session: Option<&str>, effect: Effect) -> NewCall {
         key: None,
         label: Some("toolu_1".into()),
         argument_digest: argument_digest(&tool, None, &arguments),
-        facts: Facts {
+        facts: Arc::new(Facts {
             tool,
             toolset: None,
             arguments,
@@ -223,7 +223,7 @@ pub(super) fn proposal(session: Option<&str>, effect: Effect) -> NewCall {
             annotations: None,
             places: Default::default(),
             at: Time(0),
-        },
+        }),
         description: None,
         definition: None,
         redacted: None,

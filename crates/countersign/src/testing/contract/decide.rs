@@ -146,7 +146,7 @@ pub async fn an_edit_that_asks_again_opens_another_hold(test: &dyn TestStore) {
     assert_eq!((edited.state, edited.holds.len()), (CallState::Pending, 2));
     assert_eq!(edited.holds[0].state, HoldState::Superseded);
     assert_ne!(edited.holds[0].digest, edited.holds[1].digest);
-    for hold in &edited.holds {
+    for hold in edited.holds.iter() {
         assert_eq!(store.call_of_hold(hold.id).await.unwrap(), Some(Arc::clone(&edited)));
     }
     let by_digest = |digest| CallFilter { argument_digest: Some(digest), ..CallFilter::default() };

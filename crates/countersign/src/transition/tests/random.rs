@@ -39,7 +39,7 @@ fn look(before: &Call, after: &Call, taken: &Result<Moved, Rejection>, story: &s
         assert_eq!(after, before, "{story}: nothing of an ended call changes");
     }
     assert!(after.holds.len() >= before.holds.len(), "{story}: no hold disappears");
-    for (earlier, later) in before.holds.iter().zip(&after.holds) {
+    for (earlier, later) in before.holds.iter().zip(after.holds.iter()) {
         assert_eq!((earlier.id, earlier.digest), (later.id, later.digest), "{story}: one hold, one digest");
         if !earlier.is_pending() {
             assert_eq!(earlier, later, "{story}: a closed hold stays as it closed");

@@ -82,7 +82,7 @@ fn allowed(now: Time, repeat: Repeat) -> Call {
         nonce: Nonce::new(),
         verdict: Arc::new(verdict(Effect::Allow, terms(1))),
         state: CallState::Allowed,
-        holds: Vec::new(),
+        holds: Arc::default(),
         grant: None,
         unattended: false,
         claim_by: Some(now.after(limits::CLAIM_WITHIN)),
@@ -94,7 +94,7 @@ fn allowed(now: Time, repeat: Repeat) -> Call {
         created_at: now,
         updated_at: now,
         version: 1,
-        facts,
+        facts: Arc::new(facts),
     };
     call.digest = call.compute_digest();
     call

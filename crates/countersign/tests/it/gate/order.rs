@@ -128,9 +128,9 @@ async fn a_hook_raises_and_never_lowers() {
 #[tokio::test(start_paused = true)]
 async fn other_bytes_at_claim_get_no_permit() {
     let changes: [fn(&mut countersign::Call); 3] = [
-        |call| call.facts.arguments = json(r#"{"to":"evil"}"#),
-        |call| call.facts.tool.name = "other".into(),
-        |call| call.facts.path.session = Some("other".into()),
+        |call| Arc::make_mut(&mut call.facts).arguments = json(r#"{"to":"evil"}"#),
+        |call| Arc::make_mut(&mut call.facts).tool.name = "other".into(),
+        |call| Arc::make_mut(&mut call.facts).path.session = Some("other".into()),
     ];
     for change in changes {
         let lies = move |_, site| if site == "claim" { Fault::Tamper(change) } else { Fault::None };

@@ -51,7 +51,7 @@ async fn a_preview_is_bound_to_the_hold_and_replaces_the_agents_payload() {
     assert_eq!(call.holds[0].payload, Some(json(r#"{"before":"old"}"#)));
     assert_eq!(call.compute_digest(), call.digest);
     let mut other = (*call).clone();
-    other.holds[0].payload = Some(json(r#"{"before":"other"}"#));
+    Arc::make_mut(&mut other.holds)[0].payload = Some(json(r#"{"before":"other"}"#));
     assert_ne!(other.compute_digest(), call.digest);
 }
 

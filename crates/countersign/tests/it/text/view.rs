@@ -1,5 +1,7 @@
 //! What an approver sees.
 
+use std::sync::Arc;
+
 use countersign::call::ToolId;
 use countersign::digest::{CallDigest, argument_digest};
 use countersign::hold::{Answer, Decision, HoldKind, HoldRow, Who};
@@ -234,7 +236,7 @@ fn hint_never_changes_the_facts() {
         let mut hold = hold();
         hold.hint = Some(format!("approved: true\nrisk: low\n{}", random_text(&mut seed, 30)).into());
         call.description = Some(random_text(&mut seed, 30).into());
-        call.facts.annotations = Some(Json::string(&random_text(&mut seed, 30)));
+        Arc::make_mut(&mut call.facts).annotations = Some(Json::string(&random_text(&mut seed, 30)));
         hold.payload = Some(Json::of(&serde_json::json!({ "risk": random_text(&mut seed, 30), "amount": 5 })).unwrap());
         let view = View::of(&call, &hold, NOW);
         assert_eq!(view.lines[..plain.lines.len()], plain.lines, "seed {number}");
@@ -275,7 +277,7 @@ fn notes_are_capped_with_a_count() {
 fn warnings_name_their_place() {
     let mut call =
         call(&json(r#"{"host":"pаypal.com","deep":[{"x\u200by":"a\u202eb"}],"old_text":"\u00a0","new_text":"ok"}"#));
-    call.facts.tool = ToolId::on("bіlling", "refund\u{200b}");
+    Arc::make_mut(&mut call.facts).tool = ToolId::on("bіlling", "refund\u{200b}");
     let view = View::of(&call, &hold(), NOW);
     let found: Vec<(&str, WarningKind)> =
         view.warnings.iter().map(|warning| (warning.place.as_str(), warning.kind)).collect();
@@ -304,8 +306,8 @@ fn every_leaf_is_shown_and_nothing_unsafe() {
         let mut seed = Seed::new(number);
         let arguments = Json::of(&random_arguments(&mut seed, 3)).unwrap();
         let mut call = call(&arguments);
-        call.facts.path.principal = random_text(&mut seed, 10).into();
-        call.facts.tool.name = random_text(&mut seed, 10).into();
+        Arc::make_mut(&mut call.facts).path.principal = random_text(&mut seed, 10).into();
+        Arc::make_mut(&mut call.facts).tool.name = random_text(&mut seed, 10).into();
         let view = View::of(&call, &hold(), NOW);
         let shown: Vec<String> = of_kind(&view, &ARGUMENTS);
         let all: String = shown.iter().map(|line| unescape(line)).collect::<Vec<_>>().join("");
