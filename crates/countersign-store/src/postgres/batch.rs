@@ -21,6 +21,8 @@ use super::write::write;
 const BATCH: usize = 129;
 /// Batches on their way at once.
 const IN_FLIGHT: usize = 2;
+/// How long a batch waits for those who were just answered and are about to ask again.
+const GATHER_FOR: Duration = Duration::from_micros(500);
 /// How often a batch that met another node's is tried.
 const ATTEMPTS: u32 = 5;
 /// How old the count of all waiting calls may be.
@@ -136,19 +138,33 @@ impl Waiting {
 /// Takes operations from the queue until nobody can send any more.
 pub(super) async fn serve(node: Arc<Node>, mut queue: mpsc::Receiver<Job>) {
     let slots = Arc::new(Semaphore::new(IN_FLIGHT));
+    let mut last = 0;
     while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
-        let Some(first) = queue.recv().await else { return };
-        let mut jobs = vec![first];
-        while jobs.len() < BATCH
-            && let Ok(job) = queue.try_recv()
-        {
-            jobs.push(job);
+        let mut jobs = Vec::with_capacity(BATCH);
+        if queue.recv_many(&mut jobs, BATCH).await == 0 {
+            return;
         }
+        if last > 1 && jobs.len() < last {
+            gather(&mut queue, &mut jobs).await;
+        }
+        last = jobs.len();
         let node = Arc::clone(&node);
         tokio::spawn(async move {
             node.run(jobs).await;
             drop(slot);
         });
+    }
+}
+
+/// Waits a moment for more: one commit for many is cheaper than one for each. Ends as soon as nobody comes.
+async fn gather(queue: &mut mpsc::Receiver<Job>, jobs: &mut Vec<Job>) {
+    let until = tokio::time::Instant::now() + GATHER_FOR;
+    while jobs.len() < BATCH {
+        let room = BATCH - jobs.len();
+        match tokio::time::timeout_at(until, queue.recv_many(jobs, room)).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
     }
 }
 

@@ -149,11 +149,11 @@ impl PostgresStore {
     /// a schema newer than this version's.
     pub async fn connect(url: &str, options: PostgresOptions) -> Result<PostgresStore, ConnectError> {
         let address = verified(PgConnectOptions::from_str(url)?).application_name("countersign");
-        let pool = |size| {
+        let pool = |size, plans: &'static str| {
             PgPoolOptions::new()
                 .max_connections(size)
                 .acquire_timeout(options.connect_within)
-                .after_connect(|connection, _| Box::pin(prepare(connection)))
+                .after_connect(move |connection, _| Box::pin(prepare(connection, plans)))
                 .connect_lazy_with(address.clone())
         };
         // A pool hides why it cannot connect; one connection says it.
@@ -161,7 +161,7 @@ impl PostgresStore {
         let mut connection = connected.map_err(|_| ConnectError::Unusable("it does not answer".into()))??;
         check(&mut connection, &options).await?;
         migrate::migrate(connection).await?;
-        let (writers, readers, listening) = (pool(2), pool(options.readers), pool(1));
+        let (writers, readers, listening) = (pool(2, PLANNED_ONCE), pool(options.readers, PLANNED_EACH), pool(1, PLANNED_EACH));
         let listener = listen::subscribe(&listening).await?;
         let node = Arc::new(Node {
             name: CallId::new().to_string().replace("call_", "node_"),
@@ -193,17 +193,27 @@ impl Drop for PostgresStore {
 
 /// Every connection gives up rather than hang, and lets go of its locks when its node stalls in a transaction.
 /// `synchronous_commit` is pinned as it was found, so that a later change of the server's settings weakens nothing.
-/// Plans are made for the very values, and go along an index in its order: a page then costs what it shows, however many
-/// rows there are.
 const PREPARE: &str = "
     SELECT set_config('statement_timeout', '30s', false), set_config('lock_timeout', '10s', false),
            set_config('idle_in_transaction_session_timeout', '10s', false),
            set_config('synchronous_commit', current_setting('synchronous_commit'), false),
-           set_config('plan_cache_mode', 'force_custom_plan', false), set_config('enable_bitmapscan', 'off', false),
            set_config('jit', 'off', false)";
 
-async fn prepare(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::query(PREPARE).execute(connection).await.map(drop)
+/// For readers: plans are made for the very values, and go along an index in its order. A page then costs what it
+/// shows, however many rows there are.
+const PLANNED_EACH: &str = "
+    SELECT set_config('plan_cache_mode', 'force_custom_plan', false), set_config('enable_bitmapscan', 'off', false)";
+
+/// For writers: their few statements find every row by an index, whatever the values, so a plan is made once. Planning
+/// a batch anew costs more than running it. Nor may a table that was empty at that moment be scanned for ever after.
+const PLANNED_ONCE: &str = "
+    SELECT set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_bitmapscan', 'off', false),
+           set_config('enable_seqscan', 'off', false), set_config('enable_hashjoin', 'off', false),
+           set_config('enable_mergejoin', 'off', false)";
+
+async fn prepare(connection: &mut PgConnection, plans: &'static str) -> Result<(), sqlx::Error> {
+    sqlx::query(PREPARE).execute(&mut *connection).await?;
+    sqlx::query(plans).execute(connection).await.map(drop)
 }
 
 const CHECK: &str = "

@@ -49,6 +49,7 @@ fn settle(connection: &Connection) -> rusqlite::Result<()> {
          PRAGMA foreign_keys = ON;
          PRAGMA trusted_schema = OFF;
          PRAGMA mmap_size = 0;
+         PRAGMA wal_autocheckpoint = 4000;
          PRAGMA cache_size = -8192;
          PRAGMA temp_store = MEMORY;",
     )

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use countersign::apply::apply;
 use countersign::bell::Bell;
@@ -23,6 +23,10 @@ use super::state::{Batch, News};
 
 /// How many operations one commit may carry.
 const BATCH: usize = 256;
+/// How long a commit waits for those who were just answered and are about to ask again: far less than a sync takes.
+const GATHER_FOR: Duration = Duration::from_micros(300);
+/// How long nobody may come before it waits no longer.
+const GATHER_QUIET: Duration = Duration::from_micros(60);
 
 /// Something to write.
 pub(super) enum Work {
@@ -77,11 +81,27 @@ enum Care {
 impl Writer {
     /// Works until the store is dropped and no job is left.
     pub(super) fn work(mut self) {
+        let mut last = 0;
         while let Ok(first) = self.jobs.recv() {
             let mut batch = Vec::with_capacity(16);
             batch.push(first);
             batch.extend(self.jobs.try_iter().take(BATCH - 1));
+            if last > 1 {
+                self.gather(&mut batch);
+            }
+            last = batch.len();
             self.commit(batch);
+        }
+    }
+
+    /// Waits a moment for more: one sync for many is cheaper than one for each. Ends as soon as nobody comes.
+    fn gather(&self, batch: &mut Vec<Job>) {
+        let until = Instant::now() + GATHER_FOR;
+        while batch.len() < BATCH {
+            let left = until.saturating_duration_since(Instant::now()).min(GATHER_QUIET);
+            let Ok(job) = self.jobs.recv_timeout(left) else { return };
+            batch.push(job);
+            batch.extend(self.jobs.try_iter().take(BATCH - batch.len()));
         }
     }
 
