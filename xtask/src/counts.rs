@@ -44,6 +44,33 @@ pub(crate) fn of_nextest(output: &str) -> Option<Counts> {
     Some(sum(counts, ','))
 }
 
+/// What vitest's line `Tests  2 failed | 45 passed (47)` says, without its colours.
+pub(crate) fn of_vitest(output: &str) -> Option<Counts> {
+    let plain = without_colours(output);
+    let tests = plain.lines().filter_map(|line| line.trim_start().strip_prefix("Tests ")).next_back()?;
+    Some(sum(tests, '|'))
+}
+
+/// What Playwright's last lines say, one for each way to end: `2 failed`, `1 flaky`, `45 passed (1.2m)`.
+pub(crate) fn of_playwright(output: &str) -> Option<Counts> {
+    let plain = without_colours(output);
+    let total = plain.lines().map(|line| sum(line, '|')).fold(Counts::default(), |mut total, counts| {
+        total += counts;
+        total
+    });
+    (total != Counts::default()).then_some(total)
+}
+
+fn without_colours(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("\u{1b}[") {
+        plain.push_str(before);
+        rest = after.split_once('m').map_or("", |(_, after)| after);
+    }
+    plain + rest
+}
+
 /// Reads `8 passed (1 slow), 1 failed, 1 timed out, 0 skipped`.
 fn sum(text: &str, separator: char) -> Counts {
     let mut counts = Counts::default();
@@ -52,8 +79,8 @@ fn sum(text: &str, separator: char) -> Counts {
         let Ok(number) = number.parse::<u64>() else { continue };
         match ending.trim() {
             "passed" => counts.passed += number,
-            "failed" | "timed out" | "exec failed" => counts.failed += number,
-            "skipped" | "ignored" | "filtered out" => counts.left_out += number,
+            "failed" | "timed out" | "exec failed" | "flaky" | "interrupted" => counts.failed += number,
+            "skipped" | "ignored" | "filtered out" | "did not run" | "todo" => counts.left_out += number,
             _ => {}
         }
     }
@@ -96,6 +123,19 @@ mod tests {
         assert_eq!(of_nextest(all_well), counts(8, 0, 0));
         let mixed = "     Summary [  36.490s] 9/20 tests run: 4 passed (1 slow, 2 leaky), 3 failed, 1 timed out, 1 exec failed, 2 skipped";
         assert_eq!(of_nextest(mixed), counts(4, 5, 2));
+    }
+
+    #[test]
+    fn the_web_apps_runners_are_counted() {
+        assert_eq!(of_vitest(" Test Files  3 passed (3)\n      Tests  45 passed (45)\n"), counts(45, 0, 0));
+        assert_eq!(
+            of_vitest("\u{1b}[2m      Tests \u{1b}[22m \u{1b}[31m2 failed\u{1b}[39m | 4 passed (6)"),
+            counts(4, 2, 0)
+        );
+        let output = "  ok 1 e2e/a.spec.ts:3:1 › approves (1.2s)\n\n  1 failed\n    e2e/a.spec.ts:9:1 › denies\n  \n  2 passed (3.1s)\n";
+        assert_eq!(of_playwright(output), counts(2, 1, 0));
+        assert_eq!(of_playwright("  ok 1 a › b\n\n  1 skipped\n  21 passed (1.2m)\n"), counts(21, 0, 1));
+        assert_eq!(of_playwright("Error: no tests found\n"), None);
     }
 
     #[test]

@@ -5,3 +5,4 @@ pub(crate) mod check;
 pub(crate) mod kill;
 pub(crate) mod setup;
 pub(crate) mod test;
+pub(crate) mod web;

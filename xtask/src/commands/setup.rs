@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use clap::Args;
 
+use super::web;
 use crate::cargo::run;
 
 /// The variable that tells tests where PostgreSQL's programs are.
@@ -23,6 +24,8 @@ pub(crate) struct Setup {}
 impl Setup {
     pub(crate) fn run(&self) -> Result<()> {
         postgres()?;
+        web::packages()?;
+        web::chromium()?;
         Ok(())
     }
 }
@@ -33,14 +36,22 @@ pub(crate) fn postgres() -> Result<PathBuf> {
         eprintln!("PostgreSQL: found in {}", folder.display());
         return Ok(folder);
     }
-    if std::env::var_os(BINDIR).is_none() && is_root() && has_apt() {
-        eprintln!("PostgreSQL: not found, installing it with apt-get");
-        run(&mut apt(&["update"]))?;
-        run(&mut apt(&["install", "-y", "--no-install-recommends", "postgresql"]))?;
+    if std::env::var_os(BINDIR).is_none() {
+        install("PostgreSQL", "postgresql")?;
     }
     let folder = bindir::find().context(bindir::HOW_TO_GET_IT)?;
     eprintln!("PostgreSQL: installed in {}", folder.display());
     Ok(folder)
+}
+
+/// Installs one of Debian's packages, where we may.
+pub(crate) fn install(what: &str, package: &str) -> Result<()> {
+    if is_root() && has_apt() {
+        eprintln!("{what}: not found, installing it with apt-get");
+        run(&mut apt(&["update"]))?;
+        run(&mut apt(&["install", "-y", "--no-install-recommends", package]))?;
+    }
+    Ok(())
 }
 
 fn apt(arguments: &[&str]) -> Command {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use super::check::Check;
-use super::setup;
+use super::{setup, web};
 use crate::cargo::{cargo, line, run};
 use crate::counts::{self, Counts};
 use crate::metadata::Metadata;
@@ -18,7 +18,8 @@ use crate::report::Report;
 #[derive(Debug, Args)]
 pub(crate) struct Test {}
 
-const STEPS: &[&str] = &["setup", "check", "build tests", "start PostgreSQL", "tests", "doc tests"];
+const STEPS: &[&str] =
+    &["setup", "check", "build tests", "start PostgreSQL", "tests", "doc tests", "web tests", "browser tests"];
 
 impl Test {
     pub(crate) fn run(&self) -> Result<ExitCode> {
@@ -44,7 +45,10 @@ fn take_steps(report: &mut Report, total: &mut Option<Counts>) -> Result<()> {
         report
             .note("cargo-nextest is not installed: `cargo test` ran the tests (cargo install --locked cargo-nextest)");
     }
-    let bindir = report.step(setup::postgres)?;
+    let (bindir, chromium) = report.step(|| {
+        web::packages()?;
+        Ok((setup::postgres()?, web::chromium()?))
+    })?;
     report.step(|| Check {}.run())?;
     report.step(|| run(runner.command().arg("--no-run")))?;
     let (fast, durable) = report.step(|| servers(&bindir))?;
@@ -55,7 +59,17 @@ fn take_steps(report: &mut Report, total: &mut Option<Counts>) -> Result<()> {
     ];
     report.step(|| runner.run(runner.command().arg("--no-fail-fast").envs(world.clone()), total))?;
     let mut doc_tests = cargo(["test", "--doc", "--workspace", "--all-features", "--no-fail-fast"]);
-    report.step(|| Runner::CargoTest.run(doc_tests.envs(world), total))
+    report.step(|| Runner::CargoTest.run(doc_tests.envs(world), total))?;
+    report.step(|| {
+        run(&mut web::npm(["run", "check"]))?;
+        Runner::Vitest.run(&mut Runner::Vitest.command(), total)
+    })?;
+    report.step(|| {
+        run(&mut cargo(["build", "-p", "countersign-cli", "--all-features"]))?;
+        let program = Metadata::read()?.target_directory.join("debug").join("countersign");
+        let mut browser = Runner::Playwright.command();
+        Runner::Playwright.run(browser.env("COUNTERSIGN_BIN", program).env(web::CHROMIUM, chromium), total)
+    })
 }
 
 /// What runs the tests and how its output reads.
@@ -63,6 +77,8 @@ fn take_steps(report: &mut Report, total: &mut Option<Counts>) -> Result<()> {
 enum Runner {
     Nextest,
     CargoTest,
+    Vitest,
+    Playwright,
 }
 
 impl Runner {
@@ -80,6 +96,8 @@ impl Runner {
                 test.args(["--lib", "--bins", "--tests", "--examples"]);
                 test
             }
+            Runner::Vitest => web::npm(["test"]),
+            Runner::Playwright => web::npm(["run", "e2e"]),
         }
     }
 
@@ -93,10 +111,15 @@ impl Runner {
                 let output = tee(child.stderr.take(), io::stderr())?;
                 (child.wait()?, counts::of_nextest(&output))
             }
-            Runner::CargoTest => {
+            Runner::CargoTest | Runner::Vitest | Runner::Playwright => {
                 let mut child = command.stdout(Stdio::piped()).spawn().with_context(context)?;
                 let output = tee(child.stdout.take(), io::stdout())?;
-                (child.wait()?, counts::of_cargo_test(&output))
+                let counted = match self {
+                    Runner::Vitest => counts::of_vitest(&output),
+                    Runner::Playwright => counts::of_playwright(&output),
+                    Runner::CargoTest | Runner::Nextest => counts::of_cargo_test(&output),
+                };
+                (child.wait()?, counted)
             }
         };
         if let Some(counts) = counts {
