@@ -1,0 +1,3 @@
+//! The JSON of the API, as its reference page shows it.
+
+mod docs;
