@@ -7,13 +7,14 @@ use countersign::verdict::{Because, Effect};
 use countersign::{CallId, GrantId, HoldId, Json, Refusal};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::wire::decision::present;
 use crate::wire::{Decision, Definition, timestamp};
 
 /// A call as an agent submits it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewCall {
     /// The session. It belongs to the token's principal.
@@ -39,9 +40,9 @@ pub struct NewCall {
     /// What the tool is. Without it the policy alone judges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<Definition>,
-    /// The arguments.
+    /// The arguments, as the agent wrote them: the gate reads them strictly, and records why where it refuses.
     #[schema(value_type = Object)]
-    pub arguments: Json,
+    pub arguments: Box<RawValue>,
     /// The model's call id. A label only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,

@@ -111,6 +111,11 @@ pub enum ToSocket {
         /// Why.
         problem: Problem,
     },
+    /// The pending holds or the history were all sent; what comes now is live.
+    Ready {
+        /// Where in the log.
+        cursor: String,
+    },
     /// Events were missed: read the lists again, then subscribe again.
     Resync {},
 }

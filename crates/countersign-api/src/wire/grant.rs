@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::wire::{Remember, Span, timestamp};
+use crate::wire::{Remember, timestamp};
 
 /// A grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -117,31 +117,15 @@ impl From<&Covers> for Coverage {
     }
 }
 
-/// A grant that an operator makes without a hold. It covers whole tools only, so it says which.
+/// A grant that an operator makes without a hold: for calls like one that was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewGrant {
-    /// Whose calls it covers.
-    pub principal: String,
-    /// The root agent whose tree it covers; calls without an agent, if none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent: Option<String>,
-    /// The session; all sessions, if none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<String>,
-    /// A call that was made: the grant is for its tool, as it was defined then.
+    /// The call that was made: the grant is for its principal, agent and tool, as they were then.
     #[schema(value_type = String)]
     pub like: CallId,
-    /// `exact`, `tool`, `{"fields": […]}` or `{"folder": "path"}`.
-    #[serde(default)]
-    #[schema(value_type = serde_json::Value)]
-    pub covers: countersign::grant::RememberCovers,
-    /// For how long. Thirty days at most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_after: Option<Span>,
-    /// For how many calls.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uses: Option<u32>,
+    /// Where and what.
+    pub remember: Remember,
 }
 
 /// Asks what a grant would say and cover, before it is made.
