@@ -100,7 +100,7 @@ async fn stretch(
         let full = calls.len() == core_limits::PAGE_ROWS;
         filter.after = calls.last().map(|last| last.id);
         let read = calls.len();
-        found.extend(calls.into_iter().filter(|call| before.is_none_or(|before| call.id <= before)));
+        found.extend(calls.into_iter().filter(|call| before.is_none_or(|before| call.id < before)));
         if !full || before.is_some_and(|before| filter.after >= Some(before)) || read == 0 {
             return Ok(found);
         }
