@@ -15,4 +15,5 @@
 //! assert!(serde_json::from_str::<NewDecision>(&mistaken).is_err());
 //! ```
 
+pub mod client;
 pub mod wire;

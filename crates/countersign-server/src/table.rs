@@ -2,11 +2,11 @@
 //! are all made from it, so a route that is not in it does not exist.
 
 use axum::routing::MethodRouter;
-use countersign_api::wire::Role;
-use utoipa::openapi::path::{HttpMethod, OperationBuilder};
+use countersign_api::wire::{Page, Role};
+use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::response::ResponseBuilder;
-use utoipa::openapi::schema::Schema;
+use utoipa::openapi::schema::{ArrayBuilder, Schema};
 use utoipa::openapi::{ContentBuilder, RefOr, Required};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -98,6 +98,34 @@ impl Route {
         self
     }
 
+    /// Says that it answers pages of these.
+    pub(crate) fn lists<T: ToSchema>(mut self) -> Route {
+        let RefOr::Ref(item) = self.refer::<T>() else { return self };
+        // Every page has its own name: what a list holds is the point of it.
+        let name = format!("PageOf{}", T::name());
+        let mut page = <Page<T> as PartialSchema>::schema();
+        if let RefOr::T(Schema::Object(object)) = &mut page {
+            let items = ArrayBuilder::new().items(RefOr::<Schema>::Ref(item));
+            object.properties.insert("items".to_owned(), RefOr::T(Schema::Array(items.build())));
+        }
+        self.schemas.push((name.clone(), page));
+        let schema = RefOr::<Schema>::Ref(utoipa::openapi::Ref::from_schema_name(name));
+        let content = ContentBuilder::new().schema(Some(schema)).build();
+        let response = ResponseBuilder::new().description("One page.").content("application/json", content);
+        self.operation = self.operation.response("200", response.build());
+        self.query(&["after", "limit"])
+    }
+
+    /// Says which parameters its query may have.
+    pub(crate) fn query(mut self, names: &[&str]) -> Route {
+        for name in names {
+            let parameter = ParameterBuilder::new().name(*name).parameter_in(ParameterIn::Query);
+            let parameter = parameter.required(Required::False).schema(Some(String::schema()));
+            self.operation = self.operation.parameter(parameter.build());
+        }
+        self
+    }
+
     /// Says that it answers something that is no JSON of ours.
     pub(crate) fn streams(mut self, status: &str, kind: &str) -> Route {
         let response = ResponseBuilder::new().description(kind);
@@ -108,10 +136,6 @@ impl Route {
     fn refer<T: ToSchema>(&mut self) -> RefOr<Schema> {
         T::schemas(&mut self.schemas);
         let name = T::name().into_owned();
-        // Names of generic types hold what no reference may.
-        if name.contains('<') {
-            return <T as PartialSchema>::schema();
-        }
         self.schemas.push((name.clone(), <T as PartialSchema>::schema()));
         RefOr::Ref(utoipa::openapi::Ref::from_schema_name(name))
     }

@@ -54,6 +54,23 @@ impl TryFrom<&countersign::event::Event> for Event {
     }
 }
 
+impl Event {
+    /// The event as the core knows it. Whether its hash is right is for a verifier to say.
+    pub fn to_event(&self) -> Result<countersign::event::Event, String> {
+        Ok(countersign::event::Event {
+            cursor: self.cursor.parse()?,
+            chain: countersign::call::Chain(self.chain.as_str().into()),
+            seq: self.seq,
+            name: self.event.parse()?,
+            call: self.call,
+            hold: self.hold,
+            at: countersign::Time(self.at.as_microsecond()),
+            hash: self.hash,
+            body: self.body.get().into(),
+        })
+    }
+}
+
 /// What a client sends on the WebSocket: `{"type": "subscribe", …}` or `{"type": "decide", …}`.
 ///
 /// Flat, because a tagged type would read JSON through a buffer that rounds numbers.

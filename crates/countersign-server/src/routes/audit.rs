@@ -20,9 +20,10 @@ use crate::table::{Route, get};
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/v1/audit", Auditor::ROLES, routing::get(list), "Lists events, oldest first.")
-            .answers::<Page<wire::Event>>("200"),
+            .lists::<wire::Event>()
+            .query(&["session", "call"]),
         get("/v1/audit/checkpoints", Auditor::ROLES, routing::get(checkpoints), "Lists signed checkpoints.")
-            .answers::<Page<wire::Event>>("200"),
+            .lists::<wire::Event>(),
         get("/v1/keys", Auditor::ROLES, routing::get(keys), "Lists the keys that sign the record.")
             .answers::<wire::Keys>("200"),
     ]

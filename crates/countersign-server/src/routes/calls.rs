@@ -34,8 +34,10 @@ pub(super) fn routes() -> Vec<Route> {
             .answers::<wire::Call>("200")
             .answers::<wire::Call>("202"),
         get("/v1/calls", Anyone::ROLES, routing::get(list), "Lists calls; an agent sees its own.")
-            .answers::<Page<wire::Call>>("200"),
+            .lists::<wire::Call>()
+            .query(&["state", "session", "q", "order"]),
         get("/v1/calls/{id}", Anyone::ROLES, routing::get(read), "Reads a call; with `wait=` until nobody is asked.")
+            .query(&["wait"])
             .answers::<wire::Call>("200"),
         post("/v1/calls/{id}/cancel", Agent::ROLES, routing::post(cancel), "Withdraws a call that does not run yet.")
             .takes::<wire::Cancel>()

@@ -21,7 +21,8 @@ use crate::table::{Route, delete, get, post};
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/v1/grants", Granter::ROLES, routing::get(list), "Lists grants; an approver sees their own.")
-            .answers::<Page<wire::Grant>>("200"),
+            .lists::<wire::Grant>()
+            .query(&["all"]),
         post("/v1/grants", Operator::ROLES, routing::post(make), "Makes a grant like a call that was made.")
             .takes::<wire::NewGrant>()
             .answers::<wire::Grant>("201"),

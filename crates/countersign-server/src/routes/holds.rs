@@ -20,7 +20,8 @@ use crate::table::{Route, get, post};
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/v1/holds", Approver::ROLES, routing::get(list), "Lists holds, newest last.")
-            .answers::<Page<wire::Hold>>("200"),
+            .lists::<wire::Hold>()
+            .query(&["state", "session"]),
         get("/v1/holds/{id}", Approver::ROLES, routing::get(read), "Shows a hold with all that is needed to decide.")
             .answers::<wire::HoldDetail>("200"),
         post("/v1/holds/{id}/decisions", Approver::ROLES, routing::post(decide), "Decides a hold.")

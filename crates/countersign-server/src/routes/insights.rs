@@ -20,7 +20,8 @@ use crate::table::{Route, get};
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/v1/insights", Overseer::ROLES, routing::get(read), "Counts holds over time, by rule and by tool.")
-            .answers::<wire::Insights>("200"),
+            .answers::<wire::Insights>("200")
+            .query(&["hours"]),
     ]
 }
 

@@ -17,7 +17,7 @@ use crate::table::{Route, delete, get, post};
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/v1/tokens", Operator::ROLES, routing::get(list), "Lists tokens, without their secrets.")
-            .answers::<Page<wire::Token>>("200"),
+            .lists::<wire::Token>(),
         post("/v1/tokens", Operator::ROLES, routing::post(create), "Makes a token and shows its secret once.")
             .takes::<wire::NewToken>()
             .answers::<wire::MadeToken>("201"),
