@@ -37,6 +37,9 @@ pub enum ClientError {
     /// The address cannot be used.
     #[error("`{0}` is not the address of a server: {1}")]
     Address(String, &'static str),
+    /// The process has no cryptography to speak TLS with.
+    #[error("no provider of cryptography is installed; install one before the first client")]
+    NoProvider,
     /// The server cannot be reached, or went away before it answered. What was asked may have been done.
     #[error("the server cannot be reached: {0}")]
     Unreachable(String),
@@ -66,7 +69,7 @@ impl Client {
     /// A client of the server at this address.
     ///
     /// SECURITY: without TLS only this machine is spoken to, and no redirect is followed: both would hand the credential
-    /// to others. For `https` the process must have installed a provider of cryptography.
+    /// to others. The process must have installed a provider of cryptography; this library never does.
     pub fn new(url: &str, token: &str) -> Result<Client, ClientError> {
         let bad = |why| ClientError::Address(url.chars().take(200).collect(), why);
         let parsed = Url::parse(url).map_err(|_| bad("it is no URL"))?;
@@ -76,6 +79,9 @@ impl Client {
             "http" if local => {}
             "http" => return Err(bad("without TLS, others on the way could read the token; use https")),
             _ => return Err(bad("it begins with neither https:// nor http://")),
+        }
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            return Err(ClientError::NoProvider);
         }
         let http = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
@@ -273,6 +279,7 @@ mod tests {
 
     #[test]
     fn a_token_goes_to_no_other_machine_in_the_clear() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
         for url in
             ["http://example.com", "http://127.0.0.1.evil.example:7117", "http://10.0.0.1", "ftp://127.0.0.1", "7117"]
         {

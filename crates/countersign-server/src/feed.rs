@@ -45,6 +45,8 @@ pub(crate) struct Feed {
 enum Stage {
     /// Sends the holds that wait, after this call.
     Waiting(Option<CallId>),
+    /// Looks whether a reader's place is one of this log.
+    Check(Cursor),
     /// Sends what happened since.
     History(Cursor),
     /// Sends what happens after this.
@@ -60,7 +62,7 @@ impl Feed {
         let mut tick = interval(limits::KEEP_ALIVE);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (stage, live) = match after {
-            Some(after) => (Stage::History(after), None),
+            Some(after) => (Stage::Check(after), None),
             // Listening begins before looking, so a hold that opens meanwhile is seen at least once.
             None => (Stage::Waiting(None), Some(app.tail.listen())),
         };
@@ -76,6 +78,7 @@ impl Feed {
             let stepped = match self.stage {
                 Stage::Done => return None,
                 Stage::Waiting(after) => self.waiting(after).await,
+                Stage::Check(after) => self.check(after).await,
                 Stage::History(after) => self.history(after).await,
                 Stage::Live(after) => self.live(after).await,
             };
@@ -109,6 +112,27 @@ impl Feed {
         let filter = EventFilter { call: Some(call.id), limit: Some(core_limits::PAGE_ROWS), ..EventFilter::default() };
         let events = self.app.store().events(Cursor::default(), filter).await?;
         Ok(events.into_iter().find(|event| event.name == EventName::HoldOpened && event.hold == Some(hold)))
+    }
+
+    /// A place beyond the end, or of another log, would hide what happens before it is reached.
+    async fn check(&mut self, after: Cursor) -> Result<(), StoreError> {
+        let before = match (after.major, after.minor) {
+            (_, minor @ 1..) => Cursor { minor: minor - 1, ..after },
+            (major @ 1.., 0) => Cursor { major: major - 1, minor: u64::from(u32::MAX) },
+            (0, 0) => {
+                self.stage = Stage::History(after);
+                return Ok(());
+            }
+        };
+        let filter = EventFilter { limit: Some(1), ..EventFilter::default() };
+        let found = self.app.store().events(before, filter).await?;
+        if found.first().is_some_and(|event| event.cursor == after) {
+            self.stage = Stage::History(after);
+        } else {
+            self.stage = Stage::Done;
+            self.queue.push_back(Item::Resync);
+        }
+        Ok(())
     }
 
     async fn history(&mut self, after: Cursor) -> Result<(), StoreError> {

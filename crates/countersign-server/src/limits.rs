@@ -28,6 +28,8 @@ pub const REQUESTS_PER_SECOND: u32 = 200;
 pub const REQUEST_BURST: u32 = 1_000;
 /// Wrong credentials per minute from one address; beyond it the answer says to wait.
 pub const FAILURES_PER_MINUTE: u32 = 5;
+/// Refused accesses of one principal that are put on the record at once; after that one a second.
+pub const REFUSALS_NOTED: u32 = 10;
 /// Principals or addresses whose rates are remembered.
 pub const RATES: usize = 10_000;
 /// Life of an agent's token when nobody says otherwise.

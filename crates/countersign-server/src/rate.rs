@@ -16,6 +16,7 @@ pub(crate) struct Rates {
     submits: Buckets<Arc<str>>,
     requests: Buckets<Arc<str>>,
     failures: Buckets<IpAddr>,
+    refusals: Buckets<Arc<str>>,
     streams: Arc<Mutex<HashMap<Arc<str>, usize>>>,
 }
 
@@ -45,8 +46,14 @@ impl Rates {
             submits: Buckets::new(limits::SUBMIT_BURST.max(submits_per_second), second / submits_per_second.max(1)),
             requests: Buckets::new(limits::REQUEST_BURST, second / limits::REQUESTS_PER_SECOND),
             failures: Buckets::new(limits::FAILURES_PER_MINUTE, second * 60 / limits::FAILURES_PER_MINUTE),
+            refusals: Buckets::new(limits::REFUSALS_NOTED, second),
             streams: Arc::default(),
         }
+    }
+
+    /// Whether one more refused access of a principal may be put on the record: nobody fills it with their own.
+    pub(crate) fn may_note(&self, principal: &Arc<str>) -> bool {
+        self.refusals.take(Arc::clone(principal), Instant::now()).is_ok()
     }
 
     /// A principal opens a stream.

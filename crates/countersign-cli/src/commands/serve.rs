@@ -24,7 +24,7 @@ use crate::watch::Watcher;
 
 /// Serve the approval inbox: agents send their calls, people decide in the browser
 ///
-/// Prints a link that signs you in, once and for ten minutes. Agents need a token: `countersign token create`.
+/// Prints a link that signs you in, once and for ten minutes; `countersign token link` makes another. Agents need a token: `countersign token create`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -101,7 +101,7 @@ fn address(args: &Args, settings: &Settings) -> Result<Option<SocketAddr>, Fault
 }
 
 /// Whoever starts the server may do everything in it but submit.
-async fn sign_in_link(store: &dyn Store, url: &str) -> Result<String, Fault> {
+pub(crate) async fn sign_in_link(store: &dyn Store, url: &str) -> Result<String, Fault> {
     let me = person().id;
     people::put_user(store, &me, &[Role::Approver, Role::Operator, Role::Auditor]).await?;
     let link = people::create_link(store, &me).await?;

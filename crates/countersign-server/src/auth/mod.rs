@@ -143,7 +143,9 @@ async fn admit(parts: &Parts, app: &App, roles: &[Role]) -> Result<Principal, Re
     };
     app.rates.request(&principal.name)?;
     if !principal.has(roles) {
-        note_refusal(app, &principal, parts).await;
+        if app.rates.may_note(&principal.name) {
+            note_refusal(app, &principal, parts).await;
+        }
         return Err(Refused::because(Code::Forbidden, format!("this needs the role {}", names(roles))));
     }
     if let By::Session { csrf, .. } = &principal.by {

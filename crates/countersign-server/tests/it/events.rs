@@ -74,6 +74,11 @@ async fn a_stream_begins_with_what_waits_and_goes_on_live() {
     let request = ann.request(Method::GET, "/v1/events").header("last-event-id", last.unwrap());
     let mut rest = Events { response: request.send().await.unwrap(), buffer: String::new() };
     assert_eq!(rest.name().await, "ready");
+
+    // A place that is not in this log would hide everything before it.
+    for nowhere in ["0.999999", "7.1"] {
+        assert_eq!(Events::open(&ann, &format!("/v1/events?after={nowhere}")).await.name().await, "resync");
+    }
 }
 
 /// I8: a stream shows an agent its own, with and without sessions, and no approver the secrets of operation.
