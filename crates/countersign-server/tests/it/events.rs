@@ -187,7 +187,7 @@ async fn foreign_socket_refused() {
     let browser = Browser::sign_in(&stage, "os:ann").await;
     let cookie = ("cookie", browser.cookie().to_owned());
     assert_eq!(socket(&stage, &[]).await.err(), Some(401));
-    assert_eq!(socket(&stage, &[cookie.clone()]).await.err(), Some(403));
+    assert_eq!(socket(&stage, std::slice::from_ref(&cookie)).await.err(), Some(403));
     let evil = ("origin", "https://evil.example".to_owned());
     assert_eq!(socket(&stage, &[cookie, evil]).await.err(), Some(403));
 

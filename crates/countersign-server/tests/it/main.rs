@@ -10,3 +10,4 @@ mod matrix;
 mod operate;
 mod people;
 mod stage;
+mod stores;
