@@ -10,6 +10,7 @@ use countersign::transition::Rejection;
 use countersign_agent::config::ConfigError;
 use countersign_agent::model::ModelError;
 use countersign_agent::{AgentError, RunError};
+use countersign_api::client::ClientError;
 use countersign_store::ConnectError;
 use countersign_store::postgres::ConnectError as Postgres;
 
@@ -177,6 +178,31 @@ impl From<ConnectError> for Fault {
             _ => Exit::Failed,
         };
         Fault::new(exit, error)
+    }
+}
+
+impl From<ClientError> for Fault {
+    fn from(error: ClientError) -> Fault {
+        let exit = match &error {
+            ClientError::Address(..) => Exit::Usage,
+            ClientError::Unreachable(_) => Exit::Unreachable,
+            ClientError::Refused(problem) => match problem.status {
+                400 | 413 | 415 | 422 => Exit::Usage,
+                404 => Exit::Failed,
+                401 | 403 | 409 | 410 => Exit::Refused,
+                429 | 503 => Exit::Unreachable,
+                _ => Exit::Failed,
+            },
+            _ => Exit::Failed,
+        };
+        let next = match &error {
+            ClientError::Unreachable(_) => Some("`countersign serve` starts a server; check the address"),
+            ClientError::Refused(problem) if problem.status == 401 => {
+                Some("the token ended or was revoked; `countersign token create` makes another")
+            }
+            _ => None,
+        };
+        Fault { next: next.map(str::to_owned), ..Fault::new(exit, error) }
     }
 }
 

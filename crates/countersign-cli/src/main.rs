@@ -16,7 +16,6 @@ mod person;
 mod prompt;
 mod run;
 mod settings;
-mod shapes;
 mod signals;
 mod trusted;
 mod watch;

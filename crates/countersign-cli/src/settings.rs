@@ -9,6 +9,7 @@ use clap::Args;
 use countersign::config::Config;
 use countersign::policy::PolicyErrors;
 use countersign::{Policy, limits};
+use countersign_api::client::Client;
 
 use crate::diagnostics;
 use crate::fault::Fault;
@@ -25,6 +26,30 @@ pub(crate) struct Place {
     /// Store: memory:, sqlite:PATH or postgres://… [default: the configuration's, else SQLite in your data folder]
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
+}
+
+/// A store here, or a server somewhere.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Reach {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Ask the server at this address instead of a store; its token is read from COUNTERSIGN_TOKEN
+    #[arg(long, value_name = "URL", conflicts_with_all = ["store", "config"])]
+    url: Option<String>,
+}
+
+impl Reach {
+    /// The client of the server, if one is to be asked.
+    pub(crate) fn client(&self) -> Result<Option<Client>, Fault> {
+        let Some(url) = &self.url else { return Ok(None) };
+        // The first HTTP client wants it; a second try finds it done.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let token = std::env::var("COUNTERSIGN_TOKEN").map_err(|_| {
+            Fault::usage("a server wants a token, and COUNTERSIGN_TOKEN has none")
+                .next("`countersign token create --role approver --name NAME` makes one")
+        })?;
+        Ok(Some(Client::new(url, token.trim())?))
+    }
 }
 
 /// What was found: the configuration, and the file it came from.

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use countersign::digest::CallDigest;
-use countersign::gate::Decided;
+use countersign::gate;
 use countersign::grant::{Remember, RememberCovers, RememberScope};
 use countersign::json::Bounds;
 use countersign::show::View;
 use countersign::{Answer, Hold, HoldId, Json, Limits};
+use countersign_api::wire::{self, NewDecision};
 
 use crate::commands::Form;
 use crate::desk::{Care, Desk};
@@ -17,8 +18,7 @@ use crate::offer;
 use crate::out;
 use crate::person::person;
 use crate::prompt::{self, Asked, Choice, Question, on_one_line};
-use crate::settings::Place;
-use crate::shapes;
+use crate::settings::Reach;
 use crate::signals::Signals;
 
 /// Let a call that waits run, after you have seen it
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHAT", requires = "remember", default_value = "exact", value_parser = covers)]
     covers: RememberCovers,
     #[command(flatten)]
-    place: Place,
+    reach: Reach,
 }
 
 const EXAMPLES: &str = r#"Examples:
@@ -82,7 +82,11 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
             .next("`countersign holds --json` has the digest; pass the one you have looked at"));
     }
     let wanted = wanted(&args)?;
-    let desk = Desk::open(&args.place, Care::Full).await?;
+    if let Some(client) = args.reach.client()? {
+        let decided = client.decide(args.id, &remote(&args, wanted)?).await?;
+        return report(&decided, form);
+    }
+    let desk = Desk::open(&args.reach.place, Care::Full).await?;
     let open = find(&desk, args.id).await?;
     let mut rule = Vec::new();
     if let Answer::Approve { arguments, remember: Some(remember), .. } = &wanted {
@@ -106,7 +110,27 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     decision.digest = digest;
     let decided = desk.gate.decide(open.id, decision).await?;
     desk.sign().await;
-    report(&decided, args.id, form)
+    report_local(&decided, args.id, form)
+}
+
+/// The decision as a server takes it.
+fn remote(args: &Args, wanted: Answer) -> Result<NewDecision, Fault> {
+    let digest = args.digest.ok_or_else(|| {
+        Fault::usage("with --url, --digest says what you have seen")
+            .next("`countersign holds --url … --json` has the digest; pass the one you have looked at")
+    })?;
+    let mut decision = NewDecision::approve(digest);
+    if let Answer::Approve { arguments, payload, remember } = wanted {
+        decision.arguments = arguments;
+        decision.payload = payload;
+        decision.remember = remember.map(|asked| wire::Remember {
+            scope: asked.scope,
+            covers: asked.covers,
+            expires_after: None,
+            uses: None,
+        });
+    }
+    Ok(decision)
 }
 
 /// What the options ask for.
@@ -179,30 +203,27 @@ pub(crate) async fn find(desk: &Desk, id: HoldId) -> Result<Hold, Fault> {
     open.ok_or_else(|| Fault::failed(format!("there is no hold `{id}`")).next("`countersign holds` lists what waits"))
 }
 
+/// Says what came of a decision made here.
+pub(crate) fn report_local(decided: &gate::Decided, id: HoldId, form: Form) -> Result<(), Fault> {
+    let decided = wire::Decided::of(decided, id);
+    report(&decided.ok_or_else(|| Fault::failed("the hold is gone"))?, form)
+}
+
 /// Says what came of a decision.
-pub(crate) fn report(decided: &Decided, id: HoldId, form: Form) -> Result<(), Fault> {
-    let hold = Hold::of(&decided.call, id);
-    let state = hold.as_ref().map_or("gone", |hold| hold.state.as_str());
+pub(crate) fn report(decided: &wire::Decided, form: Form) -> Result<(), Fault> {
     if form == Form::Json {
-        let value = shapes::Decided {
-            hold: id,
-            state,
-            replayed: decided.replayed,
-            grant: decided.grant.as_ref().map(|grant| shapes::Grant::of(grant, grant.made_at)),
-            released: decided.released,
-            call: shapes::Call::of(&decided.call),
-        };
-        return Ok(out::json(&value)?);
+        return Ok(out::json(decided)?);
     }
     let again = if decided.replayed { " (as decided before)" } else { "" };
-    out::data(format_args!("{id} {state}{again}; the call is {}", decided.call.state))?;
-    if let Some(next) = decided.call.open_hold().filter(|open| open.id != id) {
-        out::data(format_args!("the edit needs a decision of its own: {}", next.id))?;
+    let state = decided.state.as_str();
+    out::data(format_args!("{} {state}{again}; the call is {}", decided.hold, decided.call.state))?;
+    if let Some(next) = decided.superseded_by {
+        out::data(format_args!("the edit needs a decision of its own: {next}"))?;
     } else if state == "pending" {
         out::say("More approvals are needed before it runs.");
     }
     if let Some(grant) = &decided.grant {
-        out::data(format_args!("{} made: {}", grant.id, countersign::show::escape(&grant.as_rule())))?;
+        out::data(format_args!("{} made: {}", grant.id, countersign::show::escape(&grant.rule)))?;
     }
     if decided.released > 0 {
         out::data(format_args!("{} other holds are released by it", decided.released))?;

@@ -11,13 +11,14 @@ use countersign::event::{Cursor, Event, EventName};
 use countersign::show::escape;
 use countersign::store::EventFilter;
 use countersign::{Store, limits};
+use countersign_api::client::Client;
 use serde_json::json;
 
 use crate::commands::Form;
 use crate::desk::{Care, Desk};
 use crate::fault::Fault;
 use crate::out::{self, Cell};
-use crate::settings::Place;
+use crate::settings::{Place, Reach};
 
 /// Read the record, check it, export it
 ///
@@ -44,11 +45,20 @@ enum Command {
     /// Check a log to its end; exit code 1 with the first bad event and why
     Verify(VerifyArgs),
     /// Write the log as JSON lines that need nothing else to be checked
-    Export(LogArgs),
+    Export(ExportArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct LogArgs {
+    /// Only this session
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+#[derive(Debug, clap::Args)]
+struct ExportArgs {
     /// Only this session
     #[arg(long, value_name = "ID")]
     session: Option<String>,
@@ -78,8 +88,11 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
 }
 
 async fn log(args: LogArgs, form: Form) -> Result<(), Fault> {
-    let desk = Desk::open(&args.place, Care::Rescue).await?;
-    let events = events(desk.store(), args.session.as_deref()).await?;
+    let session = args.session.as_deref();
+    let events = match args.reach.client()? {
+        Some(client) => remote_events(&client, session).await?,
+        None => events(Desk::open(&args.reach.place, Care::Rescue).await?.store(), session).await?,
+    };
     if form == Form::Json {
         for event in &events {
             // The body is printed as the bytes that are hashed.
@@ -105,6 +118,24 @@ pub(crate) async fn events(store: &Arc<dyn Store>, session: Option<&str>) -> Res
             return Ok(events);
         }
         events.extend(page);
+    }
+}
+
+/// All events that a server tells of, oldest first.
+async fn remote_events(client: &Client, session: Option<&str>) -> Result<Vec<Event>, Fault> {
+    let (mut events, mut next) = (Vec::new(), None::<String>);
+    loop {
+        let session = session.map(|session| ("session", session));
+        let after = next.as_deref().map(|next| ("after", next));
+        let query: Vec<(&str, &str)> = [("limit", "1000")].into_iter().chain(session).chain(after).collect();
+        let page = client.audit(&query).await?;
+        for event in &page.items {
+            events.push(event.to_event().map_err(Fault::failed)?);
+        }
+        match page.next {
+            Some(cursor) => next = Some(cursor),
+            None => return Ok(events),
+        }
     }
 }
 
@@ -244,7 +275,7 @@ fn refuted(problem: &Problem, file: Option<&Path>, form: Form) -> Result<Fault, 
     Ok(Fault::failed(what).next(problem.what.next_step()))
 }
 
-async fn write(args: LogArgs) -> Result<(), Fault> {
+async fn write(args: ExportArgs) -> Result<(), Fault> {
     let desk = Desk::open(&args.place, Care::Full).await?;
     let options = ExportOptions { session: args.session.as_deref().map(Arc::from) };
     let mut stdout = io::BufWriter::new(io::stdout());

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use countersign::Gate;
 use countersign::audit::{Report, VerifyOptions, verify_store};
+use countersign_api::wire;
 use serde_json::json;
 
 use crate::commands::{Form, audit};
@@ -14,7 +15,6 @@ use crate::key;
 use crate::out;
 use crate::prompt;
 use crate::settings::{read_config, read_policy};
-use crate::shapes;
 use crate::watch::Watcher;
 
 /// See it work: an agent edits files in a scratch folder, and you decide
@@ -114,7 +114,7 @@ async fn tell(run: &Run, work: &Path, report: &Report, form: Form) -> Result<(),
     let events = audit::events(run.gate.store(), None).await?;
     let changes = file_changes(work)?;
     if form == Form::Json {
-        let calls = run.calls.iter().map(|call| serde_json::to_value(shapes::Call::of(call)));
+        let calls = run.calls.iter().map(|call| serde_json::to_value(wire::Call::from(&**call)));
         let calls = calls.collect::<Result<Vec<_>, _>>().map_err(anyhow::Error::new)?;
         let files: serde_json::Map<_, _> = changes.into_iter().map(|(name, what)| (name, json!(what))).collect();
         let value = json!({

@@ -1,13 +1,14 @@
 //! `countersign deny`.
 
 use countersign::{Answer, Hold, HoldId};
+use countersign_api::wire::NewDecision;
 
 use crate::commands::Form;
-use crate::commands::approve::{find, report};
+use crate::commands::approve::{find, report, report_local};
 use crate::desk::{Care, Desk};
 use crate::fault::Fault;
 use crate::person::person;
-use crate::settings::Place;
+use crate::settings::Reach;
 
 /// Say no to a call that waits
 ///
@@ -21,7 +22,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
-    place: Place,
+    reach: Reach,
 }
 
 const EXAMPLES: &str = r#"Example:
@@ -29,10 +30,15 @@ const EXAMPLES: &str = r#"Example:
 
 /// Denies.
 pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
-    let desk = Desk::open(&args.place, Care::Rescue).await?;
+    if let Some(client) = args.reach.client()? {
+        let digest = client.hold(args.id).await?.hold.digest;
+        let decided = client.decide(args.id, &NewDecision::deny(digest, args.reason)).await?;
+        return report(&decided, form);
+    }
+    let desk = Desk::open(&args.reach.place, Care::Rescue).await?;
     let open: Hold = find(&desk, args.id).await?;
     let decision = open.decision(person(), "cli", Answer::Deny { reason: args.reason });
     let decided = desk.gate.decide(open.id, decision).await?;
     desk.sign().await;
-    report(&decided, args.id, form)
+    report_local(&decided, args.id, form)
 }

@@ -7,14 +7,14 @@ use countersign::call::{Outcome, Resolution, ResolvedAs};
 use countersign::store::{CallFilter, Op};
 use countersign::transition::Rejection;
 use countersign::{Call, CallId, CallState, GateError, Time, limits};
+use countersign_api::wire;
 
 use crate::commands::Form;
 use crate::desk::{Care, Desk};
 use crate::fault::Fault;
 use crate::out::{self, Cell};
 use crate::person::person;
-use crate::settings::Place;
-use crate::shapes;
+use crate::settings::Reach;
 
 /// List calls nobody knows the end of, and settle them
 ///
@@ -26,7 +26,7 @@ pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    place: Place,
+    reach: Reach,
 }
 
 const EXAMPLES: &str = r#"Examples:
@@ -44,7 +44,7 @@ enum Command {
 #[derive(Debug, clap::Args)]
 struct ListArgs {
     #[command(flatten)]
-    place: Place,
+    reach: Reach,
 }
 
 #[derive(Debug, clap::Args)]
@@ -58,7 +58,7 @@ struct ResolveArgs {
     #[arg(long, value_name = "TEXT")]
     reason: String,
     #[command(flatten)]
-    place: Place,
+    reach: Reach,
 }
 
 /// What became of the call.
@@ -76,31 +76,28 @@ enum FoundArg {
 /// Lists or settles.
 pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     match args.command {
-        None => list(&args.place, form).await,
-        Some(Command::List(args)) => list(&args.place, form).await,
+        None => list(&args.reach, form).await,
+        Some(Command::List(args)) => list(&args.reach, form).await,
         Some(Command::Resolve(args)) => resolve(args, form).await,
     }
 }
 
-async fn list(place: &Place, form: Form) -> Result<(), Fault> {
-    let desk = Desk::open(place, Care::Rescue).await?;
-    let mut filter =
-        CallFilter { state: Some(CallState::InDoubt), limit: Some(limits::PAGE_ROWS), ..CallFilter::default() };
-    let mut calls: Vec<Arc<Call>> = Vec::new();
-    loop {
-        let page = desk.store().calls(filter.clone()).await?;
-        let Some(last) = page.last() else { break };
-        filter.after = Some(last.id);
-        calls.extend(page);
-    }
+async fn list(reach: &Reach, form: Form) -> Result<(), Fault> {
+    let calls = match reach.client()? {
+        Some(client) => client.doubts().await?,
+        None => {
+            let desk = Desk::open(&reach.place, Care::Rescue).await?;
+            in_doubt(&desk).await?.iter().map(|call| wire::Call::from(&**call)).collect()
+        }
+    };
     if form == Form::Json {
-        return Ok(out::json(&calls.iter().map(|call| shapes::Call::of(call)).collect::<Vec<_>>())?);
+        return Ok(out::json(&calls)?);
     }
     if calls.is_empty() {
         out::say("No call is in doubt.");
         return Ok(());
     }
-    let rows: Vec<Vec<Cell>> = calls.iter().map(|call| row(call)).collect();
+    let rows: Vec<Vec<Cell>> = calls.iter().map(row).collect();
     for line in out::table(&["call", "since", "tool", "why", "arguments"], &rows, out::columns()) {
         out::data(line)?;
     }
@@ -108,7 +105,20 @@ async fn list(place: &Place, form: Form) -> Result<(), Fault> {
     Ok(())
 }
 
-fn row(call: &Call) -> Vec<Cell> {
+async fn in_doubt(desk: &Desk) -> Result<Vec<Arc<Call>>, Fault> {
+    let mut filter =
+        CallFilter { state: Some(CallState::InDoubt), limit: Some(limits::PAGE_ROWS), ..CallFilter::default() };
+    let mut calls: Vec<Arc<Call>> = Vec::new();
+    loop {
+        let page = desk.store().calls(filter.clone()).await?;
+        let Some(last) = page.last() else { return Ok(calls) };
+        filter.after = Some(last.id);
+        calls.extend(page);
+    }
+}
+
+fn row(call: &wire::Call) -> Vec<Cell> {
+    let server = call.server.as_deref().map(|server| format!("{server}/")).unwrap_or_default();
     let why = match &call.outcome {
         Some(Outcome::MayHaveApplied { why }) => why.as_str(),
         Some(Outcome::Succeeded { .. } | Outcome::Failed { .. }) | None => "no answer",
@@ -116,9 +126,9 @@ fn row(call: &Call) -> Vec<Cell> {
     vec![
         Cell::styled(out::BOLD, call.id),
         Cell::new(call.updated_at),
-        Cell::new(&call.facts.tool),
+        Cell::new(format_args!("{server}{}", call.tool)),
         Cell::styled(out::WAIT, out::fit(why, 40)),
-        Cell::json(call.shown_arguments()),
+        Cell::json(&call.arguments),
     ]
 }
 
@@ -127,19 +137,24 @@ async fn resolve(args: ResolveArgs, form: Form) -> Result<(), Fault> {
     if reason.is_empty() || reason.len() > limits::NOTE_BYTES {
         return Err(Fault::usage(format!("--reason must have 1 to {} bytes", limits::NOTE_BYTES)));
     }
-    let desk = Desk::open(&args.place, Care::Full).await?;
     let found = match args.found {
         FoundArg::Applied => ResolvedAs::Applied,
         FoundArg::NotApplied => ResolvedAs::NotApplied,
         FoundArg::Abandoned => ResolvedAs::Abandoned,
     };
-    let by = person().id;
-    let resolution = Resolution { r#as: found, reason: reason.to_owned(), by, at: Time::default() };
-    let applied = desk.store().run(Op::Resolve { call: args.id, resolution }).await?;
-    let call = applied.call.ok_or(GateError::Rejected(Rejection::NotFound("call")))?;
-    desk.sign().await;
+    let reason = reason.to_owned();
+    let call = match args.reach.client()? {
+        Some(client) => client.resolve(args.id, &wire::Resolve { r#as: found, reason }).await?,
+        None => {
+            let desk = Desk::open(&args.reach.place, Care::Full).await?;
+            let resolution = Resolution { r#as: found, reason, by: person().id, at: Time::default() };
+            let applied = desk.store().run(Op::Resolve { call: args.id, resolution }).await?;
+            desk.sign().await;
+            wire::Call::from(&*applied.call.ok_or(GateError::Rejected(Rejection::NotFound("call")))?)
+        }
+    };
     match form {
-        Form::Json => out::json(&shapes::Call::of(&call))?,
+        Form::Json => out::json(&call)?,
         Form::Text => out::data(format_args!("{} is {}", call.id, call.state))?,
     }
     Ok(())

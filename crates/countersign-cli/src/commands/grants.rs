@@ -3,14 +3,14 @@
 use clap::Subcommand;
 use countersign::GrantId;
 use countersign::show::escape;
+use countersign_api::wire::Grant;
 
 use crate::commands::Form;
 use crate::desk::{Care, Desk};
 use crate::fault::Fault;
 use crate::out::{self, Cell};
 use crate::person::person;
-use crate::settings::Place;
-use crate::shapes;
+use crate::settings::Reach;
 
 /// List what was remembered, and revoke it
 ///
@@ -43,7 +43,7 @@ struct ListArgs {
     #[arg(long)]
     all: bool,
     #[command(flatten)]
-    place: Place,
+    reach: Reach,
 }
 
 #[derive(Debug, clap::Args)]
@@ -51,7 +51,7 @@ struct RevokeArgs {
     /// The grant
     id: GrantId,
     #[command(flatten)]
-    place: Place,
+    reach: Reach,
 }
 
 /// Lists or revokes.
@@ -64,25 +64,30 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
 }
 
 async fn list(args: ListArgs, form: Form) -> Result<(), Fault> {
-    let desk = Desk::open(&args.place, Care::Rescue).await?;
-    let now = desk.store().now().await?;
-    let mut grants = desk.store().grants().await?;
-    grants.retain(|grant| args.all || grant.is_live(now));
+    let grants = match args.reach.client()? {
+        Some(client) => client.grants(args.all).await?,
+        None => {
+            let desk = Desk::open(&args.reach.place, Care::Rescue).await?;
+            let now = desk.store().now().await?;
+            let mut grants = desk.store().grants().await?;
+            grants.retain(|grant| args.all || grant.is_live(now));
+            grants.iter().map(|grant| Grant::of(grant, now)).collect()
+        }
+    };
     if form == Form::Json {
-        let shapes: Vec<_> = grants.iter().map(|grant| shapes::Grant::of(grant, now)).collect();
-        return Ok(out::json(&shapes)?);
+        return Ok(out::json(&grants)?);
     }
     if grants.is_empty() {
         out::say("Nothing is remembered.");
         return Ok(());
     }
-    let row = |grant: &countersign::grant::Grant| {
-        let state = match (&grant.revoked, grant.is_live(now)) {
+    let row = |grant: &Grant| {
+        let state = match (&grant.revoked_by, grant.live) {
             (Some(_), _) => Cell::styled(out::BAD, "revoked"),
             (None, true) => Cell::styled(out::GOOD, "live"),
             (None, false) => Cell::styled(out::DIM, "ended"),
         };
-        vec![Cell::styled(out::BOLD, grant.id), state, Cell::new(&grant.made_by.id), Cell::new(grant.as_rule())]
+        vec![Cell::styled(out::BOLD, grant.id), state, Cell::new(&grant.made_by), Cell::new(&grant.rule)]
     };
     let rows: Vec<Vec<Cell>> = grants.iter().map(row).collect();
     for line in out::table(&["grant", "state", "made by", "rule"], &rows, out::columns().max(140)) {
@@ -92,12 +97,18 @@ async fn list(args: ListArgs, form: Form) -> Result<(), Fault> {
 }
 
 async fn revoke(args: RevokeArgs, form: Form) -> Result<(), Fault> {
-    let desk = Desk::open(&args.place, Care::Rescue).await?;
-    let grant = desk.gate.revoke(args.id, person()).await?;
-    desk.sign().await;
+    let grant = match args.reach.client()? {
+        Some(client) => client.revoke_grant(args.id).await?,
+        None => {
+            let desk = Desk::open(&args.reach.place, Care::Rescue).await?;
+            let grant = desk.gate.revoke(args.id, person()).await?;
+            desk.sign().await;
+            Grant::of(&grant, grant.made_at)
+        }
+    };
     match form {
-        Form::Json => out::json(&shapes::Grant::of(&grant, grant.made_at))?,
-        Form::Text => out::data(format_args!("{} revoked: {}", grant.id, escape(&grant.as_rule())))?,
+        Form::Json => out::json(&grant)?,
+        Form::Text => out::data(format_args!("{} revoked: {}", grant.id, escape(&grant.rule)))?,
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! `countersign halt`.
 
+use countersign_api::wire;
 use serde_json::json;
 
 use crate::commands::Form;
@@ -7,7 +8,7 @@ use crate::desk::{Care, Desk};
 use crate::fault::Fault;
 use crate::out;
 use crate::person::person;
-use crate::settings::Place;
+use crate::settings::Reach;
 
 /// Stop every agent at once, or one of them
 ///
@@ -23,7 +24,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
-    place: Place,
+    reach: Reach,
 }
 
 const EXAMPLES: &str = r#"Examples:
@@ -32,9 +33,16 @@ const EXAMPLES: &str = r#"Examples:
 
 /// Halts.
 pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
-    let desk = Desk::open(&args.place, Care::Rescue).await?;
-    desk.gate.halt(args.agent.as_deref(), &person().id, args.reason.as_deref()).await?;
-    desk.sign().await;
+    match args.reach.client()? {
+        Some(client) => {
+            client.halt(&wire::Halt { agent: args.agent.clone(), reason: args.reason.clone() }).await?;
+        }
+        None => {
+            let desk = Desk::open(&args.reach.place, Care::Rescue).await?;
+            desk.gate.halt(args.agent.as_deref(), &person().id, args.reason.as_deref()).await?;
+            desk.sign().await;
+        }
+    }
     let whom = args.agent.as_deref().map_or("every agent".to_owned(), |agent| format!("agent `{agent}`"));
     match form {
         Form::Json => out::json(&json!({ "halted": true, "agent": args.agent, "reason": args.reason }))?,

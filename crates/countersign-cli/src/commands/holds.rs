@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::store::CallFilter;
-use countersign::{Hold, HoldId, Store, Time, limits};
+use countersign::{Hold, HoldId, Store, limits};
+use countersign_api::wire::{self, timestamp};
+use jiff::Timestamp;
 
 use crate::commands::Form;
 use crate::desk::{Care, Desk};
 use crate::fault::Fault;
 use crate::out::{self, Cell};
-use crate::settings::Place;
-use crate::shapes;
+use crate::settings::Reach;
 
 /// List the calls that wait for a decision, oldest first
 #[derive(Debug, clap::Args)]
@@ -25,7 +26,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID")]
     session: Option<String>,
     #[command(flatten)]
-    place: Place,
+    reach: Reach,
 }
 
 const EXAMPLES: &str = r#"Examples:
@@ -38,15 +39,25 @@ Then decide: `countersign approve ID` or `countersign deny ID --reason "…"`."#
 
 /// Lists the holds.
 pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
-    let desk = Desk::open(&args.place, Care::Rescue).await?;
-    if args.watch {
-        return watch(&desk, args.session.as_deref(), form).await;
-    }
-    let holds = open_holds(desk.store(), args.session.as_deref()).await?;
+    let session = args.session.as_deref();
+    let (holds, now) = match args.reach.client()? {
+        Some(_) if args.watch => {
+            return Err(Fault::usage("--watch looks at a store").next("with a server, follow GET /v1/events"));
+        }
+        Some(client) => (client.all_holds(session).await?, client.me().await?.now),
+        None => {
+            let desk = Desk::open(&args.reach.place, Care::Rescue).await?;
+            if args.watch {
+                return watch(&desk, session, form).await;
+            }
+            let holds = open_holds(desk.store(), session).await?;
+            (holds.iter().map(wire::Hold::from).collect(), timestamp(desk.store().now().await?))
+        }
+    };
     match form {
-        Form::Json => out::json(&holds.iter().map(shapes::Hold::of).collect::<Vec<_>>())?,
+        Form::Json => out::json(&holds)?,
         Form::Text if holds.is_empty() => out::say("Nothing waits for a decision."),
-        Form::Text => print(&holds, desk.store().now().await?)?,
+        Form::Text => print(&holds, now)?,
     }
     Ok(())
 }
@@ -68,7 +79,7 @@ pub(crate) async fn open_holds(store: &Arc<dyn Store>, session: Option<&str>) ->
     }
 }
 
-fn print(holds: &[Hold], now: Time) -> Result<(), Fault> {
+fn print(holds: &[wire::Hold], now: Timestamp) -> Result<(), Fault> {
     let rows: Vec<Vec<Cell>> = holds.iter().map(|hold| row(hold, now)).collect();
     for line in out::table(&["hold", "expires", "session", "tool", "arguments"], &rows, out::columns()) {
         out::data(line)?;
@@ -77,20 +88,20 @@ fn print(holds: &[Hold], now: Time) -> Result<(), Fault> {
     Ok(())
 }
 
-fn row(hold: &Hold, now: Time) -> Vec<Cell> {
-    let call = &hold.call;
+fn row(hold: &wire::Hold, now: Timestamp) -> Vec<Cell> {
+    let server = hold.server.as_deref().map(|server| format!("{server}/")).unwrap_or_default();
     vec![
         Cell::styled(out::BOLD, hold.id),
         Cell::styled(out::WAIT, expiry(hold, now)),
-        Cell::new(call.facts.path.session.as_deref().unwrap_or("-")),
-        Cell::new(&call.facts.tool),
-        Cell::json(call.shown_arguments()),
+        Cell::new(hold.session.as_deref().unwrap_or("-")),
+        Cell::new(format_args!("{server}{}", hold.tool)),
+        Cell::json(&hold.arguments),
     ]
 }
 
-fn expiry(hold: &Hold, now: Time) -> String {
+fn expiry(hold: &wire::Hold, now: Timestamp) -> String {
     let Some(at) = hold.expires_at else { return "never".to_owned() };
-    let seconds = now.until(at).as_secs();
+    let seconds = at.duration_since(now).as_secs().max(0);
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min", seconds / 60),
@@ -105,7 +116,7 @@ async fn watch(desk: &Desk, session: Option<&str>, form: Form) -> Result<(), Fau
     out::say("Watching. Ctrl-C ends it.");
     loop {
         let listener = desk.store().bell().listen_any();
-        let now = desk.store().now().await?;
+        let now = timestamp(desk.store().now().await?);
         let open = open_holds(desk.store(), session).await?;
         for hold in &open {
             if known.insert(hold.id, hold.clone()).is_none() {
@@ -126,12 +137,13 @@ async fn watch(desk: &Desk, session: Option<&str>, form: Form) -> Result<(), Fau
     }
 }
 
-fn tell(hold: &Hold, now: Time, form: Form) -> Result<(), Fault> {
+fn tell(hold: &Hold, now: Timestamp, form: Form) -> Result<(), Fault> {
+    let shown = wire::Hold::from(hold);
     if form == Form::Json {
-        return Ok(out::json(&shapes::Hold::of(hold))?);
+        return Ok(out::json(&shown)?);
     }
     let mut cells = vec![Cell::styled(out::WAIT, hold.state.as_str())];
-    cells.extend(row(hold, now));
+    cells.extend(row(&shown, now));
     if !hold.is_pending() {
         cells.remove(2);
     }

@@ -12,6 +12,8 @@ mod holds;
 mod policy;
 mod resume;
 mod run;
+mod serve;
+mod token;
 mod tools;
 mod trust;
 
@@ -47,6 +49,7 @@ Data goes to stdout, talk to stderr. NO_COLOR and output that is no terminal are
 enum Command {
     Demo(demo::Args),
     Run(run::Args),
+    Serve(serve::Args),
     Holds(holds::Args),
     Approve(approve::Args),
     Deny(deny::Args),
@@ -54,6 +57,7 @@ enum Command {
     Doubts(doubts::Args),
     Halt(halt::Args),
     Resume(resume::Args),
+    Token(token::Args),
     Policy(policy::Args),
     Tools(tools::Args),
     Trust(trust::Args),
@@ -76,6 +80,8 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Fault> {
     match cli.command {
         Command::Demo(args) => demo::run(args, form).await,
         Command::Run(args) => run::run(args, form).await,
+        Command::Serve(args) => serve::run(args, form).await,
+        Command::Token(args) => token::run(args, form).await,
         Command::Holds(args) => holds::run(args, form).await,
         Command::Approve(args) => approve::run(args, form).await,
         Command::Deny(args) => deny::run(args, form).await,

@@ -7,7 +7,7 @@ use crate::desk::{Care, Desk};
 use crate::fault::Fault;
 use crate::out;
 use crate::person::person;
-use crate::settings::Place;
+use crate::settings::Reach;
 
 /// Let agents go on after a halt
 ///
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
     #[command(flatten)]
-    place: Place,
+    reach: Reach,
 }
 
 const EXAMPLES: &str = r#"Examples:
@@ -28,9 +28,16 @@ const EXAMPLES: &str = r#"Examples:
 
 /// Lifts a halt.
 pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
-    let desk = Desk::open(&args.place, Care::Full).await?;
-    desk.gate.lift(args.agent.as_deref(), &person().id).await?;
-    desk.sign().await;
+    match args.reach.client()? {
+        Some(client) => {
+            client.resume(args.agent.as_deref()).await?;
+        }
+        None => {
+            let desk = Desk::open(&args.reach.place, Care::Full).await?;
+            desk.gate.lift(args.agent.as_deref(), &person().id).await?;
+            desk.sign().await;
+        }
+    }
     let whom = args.agent.as_deref().map_or("every agent".to_owned(), |agent| format!("agent `{agent}`"));
     match form {
         Form::Json => out::json(&json!({ "halted": false, "agent": args.agent }))?,

@@ -11,5 +11,7 @@ mod run;
 #[cfg(unix)]
 mod run_terminal;
 #[cfg(unix)]
+mod serve;
+#[cfg(unix)]
 mod terminal;
 mod trust;

@@ -10,6 +10,7 @@ use countersign::show::escape;
 use countersign::time::{Clock as _, SystemClock};
 use countersign::verdict::{Because, Effect, Terms};
 use countersign::{Facts, Json, Limits, Path, ToolId, Verdict};
+use countersign_api::wire;
 use serde::Serialize;
 
 use crate::commands::Form;
@@ -17,7 +18,6 @@ use crate::fault::Fault;
 use crate::home::Home;
 use crate::out;
 use crate::settings::{Place, Settings};
-use crate::shapes;
 
 /// Say what the rules make of one call, and why
 ///
@@ -53,7 +53,7 @@ struct Explained<'a> {
     effect: Effect,
     because: Vec<Reason<'a>>,
     matched: Vec<Reason<'a>>,
-    grant: Option<shapes::Grant<'a>>,
+    grant: Option<wire::Grant>,
     terms: Option<&'a Terms>,
     policy: &'a str,
 }
@@ -89,7 +89,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
                 effect: verdict.effect,
                 because: verdict.because.iter().map(Reason::of).collect(),
                 matched: verdict.matched.iter().map(Reason::of).collect(),
-                grant: grant.as_ref().map(|grant| shapes::Grant::of(grant, facts.at)),
+                grant: grant.as_ref().map(|grant| wire::Grant::of(grant, facts.at)),
                 terms: (verdict.effect == Effect::Ask).then_some(&*verdict.terms),
                 policy: &verdict.policy,
             };

@@ -1,0 +1,411 @@
+//! Calls: what an agent wants to do, and how far it has come.
+
+use countersign::call::{CallState, Outcome, ResolvedAs};
+use countersign::digest::{CallDigest, DefinitionDigest};
+use countersign::hold::HoldState;
+use countersign::verdict::{Because, Effect};
+use countersign::{CallId, GrantId, HoldId, Json, Refusal};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::wire::decision::present;
+use crate::wire::{Decision, Definition, timestamp};
+
+/// A call as an agent submits it.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewCall {
+    /// The session. It belongs to the token's principal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The run within the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// The thread within the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
+    /// The agents from the root to the one that calls.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agent: Vec<String>,
+    /// The person the work is done for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requester: Option<String>,
+    /// The tool's name.
+    pub tool: String,
+    /// The MCP server the tool is on; none for a local tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// What the tool is. Without it the policy alone judges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<Definition>,
+    /// The arguments, as the agent wrote them: the gate reads them strictly, and records why where it refuses.
+    #[schema(value_type = Object)]
+    pub arguments: Box<RawValue>,
+    /// The model's call id. A label only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// The agent's words for whoever is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// Something to look at.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub payload: Option<Json>,
+    /// The agent's name for this place in its run: the same key with the same arguments is the same call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Claim it at once if it is allowed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub claim: bool,
+}
+
+/// A call and how it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Call {
+    /// Our name for it.
+    #[schema(value_type = String)]
+    pub id: CallId,
+    /// How far it has come.
+    #[schema(value_type = String, example = "pending")]
+    pub state: CallState,
+    /// Whose it is.
+    pub principal: String,
+    /// The person the work is done for.
+    pub requester: Option<String>,
+    /// The root session.
+    pub session: Option<String>,
+    /// The run within it.
+    pub run: Option<String>,
+    /// The thread within it.
+    pub thread: Option<String>,
+    /// The agents from the root to the one that calls.
+    pub agent: Vec<String>,
+    /// The tool's name.
+    pub tool: String,
+    /// The tool's server.
+    pub server: Option<String>,
+    /// The arguments, secrets masked.
+    #[schema(value_type = Object)]
+    pub arguments: Json,
+    /// Whether something in them is masked.
+    pub masked: bool,
+    /// Binds decisions and claims to this call.
+    #[schema(value_type = String)]
+    pub digest: CallDigest,
+    /// The model's call id.
+    pub label: Option<String>,
+    /// What the policy said.
+    pub verdict: Verdict,
+    /// Its holds, oldest first.
+    pub holds: Vec<HoldBrief>,
+    /// The grant that allowed or released it.
+    #[schema(value_type = Option<String>)]
+    pub grant: Option<GrantId>,
+    /// Who decided last.
+    pub decided_by: Option<String>,
+    /// How the run ended: `{"outcome": "succeeded", "output": …}` and the like.
+    #[schema(value_type = Option<Object>)]
+    pub outcome: Option<Outcome>,
+    /// What a person answered instead of a run.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub response: Option<Json>,
+    /// How a doubt was settled.
+    pub resolution: Option<Resolution>,
+    /// Why it will not run: `{"kind": …, "reason": …, "by": …}`.
+    #[schema(value_type = Option<Object>)]
+    pub refusal: Option<Refusal>,
+    /// What a model is to read instead of a result, where there is none to come.
+    pub words: Option<String>,
+    /// When it was submitted.
+    pub created_at: Timestamp,
+    /// When it last moved.
+    pub updated_at: Timestamp,
+}
+
+fn nullable<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
+    Option::<Json>::deserialize(deserializer)
+}
+
+/// The policy's word on a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Verdict {
+    /// `allow`, `ask` or `deny`.
+    #[schema(value_type = String)]
+    pub effect: Effect,
+    /// The rules that decided.
+    #[schema(value_type = Vec<crate::wire::Reason>)]
+    pub because: Vec<Because>,
+    /// Every rule that matched.
+    #[schema(value_type = Vec<crate::wire::Reason>)]
+    pub matched: Vec<Because>,
+    /// The version of the policy that spoke.
+    pub policy: String,
+}
+
+impl From<&countersign::Verdict> for Verdict {
+    fn from(verdict: &countersign::Verdict) -> Verdict {
+        Verdict {
+            effect: verdict.effect,
+            because: verdict.because.clone(),
+            matched: verdict.matched.clone(),
+            policy: verdict.policy.to_string(),
+        }
+    }
+}
+
+/// A hold as its call tells of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HoldBrief {
+    /// Its id.
+    #[schema(value_type = String)]
+    pub id: HoldId,
+    /// How it stands.
+    #[schema(value_type = String, example = "pending")]
+    pub state: HoldState,
+    /// Whether the running tool opened it.
+    pub in_run: bool,
+    /// What a decision must name.
+    #[schema(value_type = String)]
+    pub digest: CallDigest,
+    /// When it opened.
+    pub opened_at: Timestamp,
+    /// When it expires; never, if none.
+    pub expires_at: Option<Timestamp>,
+    /// What was said about it so far.
+    pub decisions: Vec<Decision>,
+    /// What the approver handed to the tool, on a yes to a hold from inside a run.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub payload: Option<Json>,
+    /// Why it closed without a yes.
+    #[schema(value_type = Option<Object>)]
+    pub refusal: Option<Refusal>,
+}
+
+impl From<&countersign::hold::HoldRow> for HoldBrief {
+    fn from(hold: &countersign::hold::HoldRow) -> HoldBrief {
+        HoldBrief {
+            id: hold.id,
+            state: hold.state,
+            in_run: hold.in_run(),
+            digest: hold.digest,
+            opened_at: timestamp(hold.opened_at),
+            expires_at: hold.expires_at.map(timestamp),
+            decisions: hold.decisions.iter().map(Decision::from).collect(),
+            payload: hold.decisions.last().and_then(payload_of).filter(|_| hold.is_yes()).cloned(),
+            refusal: hold.refusal.clone(),
+        }
+    }
+}
+
+fn payload_of(decision: &countersign::Decision) -> Option<&Json> {
+    match &decision.answer {
+        countersign::Answer::Approve { payload, .. } => payload.as_ref(),
+        countersign::Answer::Deny { .. } | countersign::Answer::Respond { .. } => None,
+    }
+}
+
+/// How a doubt was settled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Resolution {
+    /// `applied`, `not_applied` or `abandoned`.
+    #[schema(value_type = String)]
+    pub r#as: ResolvedAs,
+    /// Why.
+    pub reason: String,
+    /// Who said so.
+    pub by: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+impl From<&countersign::Call> for Call {
+    fn from(call: &countersign::Call) -> Call {
+        let path = &call.facts.path;
+        let text = |text: &Option<std::sync::Arc<str>>| text.as_deref().map(str::to_owned);
+        Call {
+            id: call.id,
+            state: call.state,
+            principal: path.principal.to_string(),
+            requester: text(&path.requester),
+            session: text(&path.session),
+            run: text(&path.run),
+            thread: text(&path.thread),
+            agent: path.agents.iter().map(ToString::to_string).collect(),
+            tool: call.facts.tool.name.to_string(),
+            server: text(&call.facts.tool.server),
+            arguments: call.shown_arguments().clone(),
+            masked: call.redacted.is_some(),
+            digest: call.digest,
+            label: text(&call.label),
+            verdict: Verdict::from(&*call.verdict),
+            holds: call.holds.iter().map(HoldBrief::from).collect(),
+            grant: call.grant,
+            decided_by: call
+                .holds
+                .iter()
+                .flat_map(|hold| hold.decisions.last())
+                .last()
+                .map(|last| last.by.id.to_string()),
+            outcome: call.outcome.clone(),
+            response: call.response.clone(),
+            resolution: call.resolution.as_ref().map(|resolution| Resolution {
+                r#as: resolution.r#as,
+                reason: resolution.reason.clone(),
+                by: resolution.by.to_string(),
+                at: timestamp(resolution.at),
+            }),
+            words: words(call),
+            refusal: call.refusal.clone(),
+            created_at: timestamp(call.created_at),
+            updated_at: timestamp(call.updated_at),
+        }
+    }
+}
+
+/// What a model reads instead of a result, made in the core's one place.
+fn words(call: &countersign::Call) -> Option<String> {
+    let wording = countersign::refusal::Wording::default();
+    match (&call.refusal, call.state) {
+        (_, CallState::InDoubt) => Some(wording.doubt()),
+        (Some(refusal), _) => Some(wording.refusal(refusal)),
+        (None, _) => None,
+    }
+}
+
+/// Who wants to run a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// The digest of the definition that will run; left out, the one the call was submitted with counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub definition: Option<DefinitionDigest>,
+}
+
+/// A call, claimed: run exactly these bytes, once, and report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Claimed {
+    /// The call.
+    #[schema(value_type = String)]
+    pub call: CallId,
+    /// The arguments to run: exactly what was approved, nothing masked.
+    #[schema(value_type = Object)]
+    pub arguments: Json,
+    /// What was approved.
+    #[schema(value_type = String)]
+    pub digest: CallDigest,
+    /// Names this attempt in `renew`, `holds` and `outcome`.
+    pub fence: u64,
+    /// Which attempt this is, from 1.
+    pub attempt: u32,
+    /// When the claim is lost unless renewed.
+    pub lease_until: Timestamp,
+    /// What the approver handed to the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub payload: Option<Json>,
+    /// Proof for others that this was allowed; none where the server has no key.
+    pub receipt: Option<Receipt>,
+}
+
+/// A signed statement that a call was allowed. It never runs anything by itself: the claim does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Receipt {
+    /// What is signed, as the exact text: canonical JSON with call, digest, decision, approvers, policy and expiry.
+    pub statement: String,
+    /// The public key, in base64.
+    pub key: String,
+    /// The Ed25519 signature over the statement, in base64.
+    pub signature: String,
+}
+
+/// An executor is still at it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Renew {
+    /// The fence of the claim.
+    pub fence: u64,
+}
+
+/// The longer lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Renewed {
+    /// The fence of the claim.
+    pub fence: u64,
+    /// When the claim is lost unless renewed.
+    pub lease_until: Timestamp,
+}
+
+/// A running tool asks whether to go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewHold {
+    /// The tool's words.
+    pub hint: String,
+    /// Something to look at.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub payload: Option<Json>,
+    /// The fence of the claim.
+    pub fence: u64,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewOutcome {
+    /// `succeeded`, `failed` or `may_have_applied`.
+    pub outcome: OutcomeWord,
+    /// What the tool answered, or its error, or why nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub output: Option<Json>,
+    /// The fence of the claim.
+    pub fence: u64,
+}
+
+/// How a run may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OutcomeWord {
+    /// The tool answered.
+    Succeeded,
+    /// The tool answered with an error.
+    Failed,
+    /// No answer: it may have been applied.
+    MayHaveApplied,
+}
+
+impl NewOutcome {
+    /// The outcome it tells of.
+    pub fn outcome(self) -> Outcome {
+        let output = self.output.unwrap_or_else(|| Json::string(""));
+        // A text is taken as it is; anything else as the JSON it is.
+        let text = output.read::<String>().unwrap_or_else(|_| output.to_string());
+        match self.outcome {
+            OutcomeWord::Succeeded => Outcome::Succeeded { output },
+            OutcomeWord::Failed => Outcome::Failed { error: text, refusal: None },
+            OutcomeWord::MayHaveApplied => Outcome::MayHaveApplied { why: text },
+        }
+    }
+}
+
+/// Withdraws a call. The body may be left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cancel {}
+
+/// Settles a doubt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Resolve {
+    /// `applied`, `not_applied` or `abandoned`.
+    #[schema(value_type = String)]
+    pub r#as: ResolvedAs,
+    /// Why, for the record.
+    pub reason: String,
+}

@@ -1,0 +1,32 @@
+//! One file for each noun of the API.
+
+mod audit;
+mod call;
+mod decision;
+mod event;
+mod grant;
+mod hold;
+mod insight;
+mod page;
+mod policy;
+mod problem;
+mod time;
+mod token;
+mod who;
+
+pub use audit::{Key, Keys};
+pub use call::{
+    Call, Cancel, Claim, Claimed, HoldBrief, NewCall, NewHold, NewOutcome, OutcomeWord, Receipt, Renew, Renewed,
+    Resolution, Resolve, Verdict,
+};
+pub use decision::{Decided, Decision, NewDecision, Remember};
+pub use event::{Event, FromSocket, ToSocket};
+pub use grant::{Coverage, Grant, GrantExample, GrantPreview, NewGrant, PreviewGrant};
+pub use hold::{Definition, Hold, HoldDetail, Line, Quorum, Sibling, Warning};
+pub use insight::{Insights, Moment, Tally, Timing};
+pub use page::Page;
+pub use policy::{Explain, Explained, Halt, Halted, Policy, Reason};
+pub use problem::{Code, Problem};
+pub use time::{BadSpan, Span, timestamp};
+pub use token::{MadeToken, NewToken, Role, Token};
+pub use who::{Health, Me, SignIn};

@@ -1,0 +1,137 @@
+//! `countersign serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use countersign::redact::Redactor;
+use countersign::{Gate, Store};
+use countersign_api::wire::Role;
+use countersign_server::people::{self, PeopleError};
+use countersign_server::{Server, StartError, Tls};
+use serde_json::json;
+
+use crate::commands::Form;
+use crate::desk::begin_gate;
+use crate::fault::Fault;
+use crate::home::Home;
+use crate::key;
+use crate::out;
+use crate::person::person;
+use crate::settings::{Place, Settings, read_bytes};
+use crate::signals::Signals;
+use crate::watch::Watcher;
+
+/// Serve the approval inbox: agents send their calls, people decide in the browser
+///
+/// Prints a link that signs you in, once and for ten minutes; `countersign token link` makes another. Agents need a token: `countersign token create`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Where to listen [default: the configuration's `listen`, else 127.0.0.1:7117]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// A further name, with port, by which browsers and agents reach the server
+    #[arg(long, value_name = "NAME:PORT")]
+    host: Vec<String>,
+    /// The certificate chain (PEM); addresses beyond this machine need one
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  countersign serve
+  countersign serve --listen 127.0.0.1:0 --store sqlite:team.db
+  countersign serve --listen 10.0.0.5:7117 --host approvals.example.com:7117 --tls-cert cert.pem --tls-key key.pem
+
+Ctrl-C or SIGTERM ends it: open requests finish, nothing new is taken."#;
+
+/// Serves until told to end.
+pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
+    // TLS wants it; a second try finds it done.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let home = Home::from_env();
+    let settings = Settings::load(&args.place, &home)?;
+    let store = countersign_store::connect(&settings.store(&args.place, &home)?).await?;
+    let signer = key::load(&home.data_folder()?)?;
+    let gate =
+        begin_gate(Arc::clone(&store), &settings).await?.decided_elsewhere().signer(Arc::clone(&signer)).build()?;
+    let _watcher = watch(&settings, &home, &gate)?;
+
+    let redact = &settings.config.redact;
+    let redactor = Redactor::new(&redact.keys, &redact.values).map_err(Fault::failed)?.and_standard();
+    let mut builder = Server::builder(gate).signer(signer).redactor(redactor).limits(settings.config.limits.clone());
+    if let Some(address) = address(&args, &settings)? {
+        builder = builder.listen(address);
+    }
+    for host in &args.host {
+        builder = builder.host(host);
+    }
+    if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
+        builder = builder.tls(Tls::from_pem(&read_bytes(certificate)?, &read_bytes(key)?).map_err(Fault::usage)?);
+    }
+    let server = builder.bind().await?;
+    let link = sign_in_link(&*store, server.url()).await?;
+    greet(server.url(), &link, form)?;
+    let mut signals = Signals::listen()?;
+    server.run(async move { signals.any().await }).await?;
+    out::say("The server has ended.");
+    Ok(())
+}
+
+fn watch(settings: &Settings, home: &Home, gate: &Gate) -> Result<Option<Watcher>, Fault> {
+    let Some(found) = settings.file.clone() else { return Ok(None) };
+    let (home, path) = (home.clone(), found.path.clone());
+    Watcher::start(&path, gate.clone(), move || found.read(&home).map(|config| config.policy)).map(Some)
+}
+
+fn address(args: &Args, settings: &Settings) -> Result<Option<SocketAddr>, Fault> {
+    let configured = settings.config.listen.as_deref().filter(|_| args.listen.is_none());
+    match configured.map(str::parse) {
+        None => Ok(args.listen),
+        Some(Ok(address)) => Ok(Some(address)),
+        Some(Err(_)) => Err(Fault::usage("`listen` in the configuration is not an address and a port")
+            .next("write it as 127.0.0.1:7117")),
+    }
+}
+
+/// Whoever starts the server may do everything in it but submit.
+pub(crate) async fn sign_in_link(store: &dyn Store, url: &str) -> Result<String, Fault> {
+    let me = person().id;
+    people::put_user(store, &me, &[Role::Approver, Role::Operator, Role::Auditor]).await?;
+    let link = people::create_link(store, &me).await?;
+    // Behind the `#`, so that no log and no server sees it.
+    Ok(format!("{url}/sign-in#{link}"))
+}
+
+fn greet(url: &str, link: &str, form: Form) -> Result<(), Fault> {
+    match form {
+        Form::Json => out::json(&json!({ "url": url, "sign_in": link }))?,
+        Form::Text => {
+            out::say(format_args!("Countersign listens on {}", out::paint(out::BOLD, url)));
+            out::say("Sign in with this link; it works once, within ten minutes:");
+            out::data(link)?;
+        }
+    }
+    Ok(())
+}
+
+impl From<PeopleError> for Fault {
+    fn from(error: PeopleError) -> Fault {
+        Fault::failed(error)
+    }
+}
+
+impl From<StartError> for Fault {
+    fn from(error: StartError) -> Fault {
+        match error {
+            StartError::Listen(error) => Fault::refused(error),
+            error => Fault::failed(error),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The server as its users start it, and the commands that ask it.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::bed::{Bed, Ran};
+
+/// A server that runs until it is dropped.
+struct Serving {
+    child: Child,
+    url: String,
+    sign_in: String,
+}
+
+impl Serving {
+    fn start(bed: &Bed) -> Serving {
+        let policy = bed
+            .write("policy.yml", "policy: { rules: [{ id: writes, ask: 'write_*' }, { id: reads, allow: 'read_*' }] }");
+        let args = ["serve", "--json", "--listen", "127.0.0.1:0", "--config", policy.to_str().unwrap(), "--store"];
+        let mut command = bed.command(args);
+        let mut child = command.arg(bed.url()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let said: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let text = |member: &str| said[member].as_str().unwrap().to_owned();
+        Serving { url: text("url"), sign_in: text("sign_in"), child }
+    }
+
+    fn end(mut self) -> i32 {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), rustix::process::Signal::TERM)
+            .unwrap();
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn token(bed: &Bed, role: &str, name: &str) -> String {
+    let made =
+        bed.run(["token", "create", "--json", "--role", role, "--name", name, "--store", &bed.url()]).expect(0).json();
+    made["token"].as_str().unwrap().to_owned()
+}
+
+fn ask(bed: &Bed, token: &str, url: &str, args: &[&str]) -> Ran {
+    bed.command(args).args(["--url", url]).env("COUNTERSIGN_TOKEN", token).output().unwrap().into()
+}
+
+async fn submit(url: &str, token: &str, tool: &str, n: u32) -> Value {
+    let client = countersign_api::client::Client::new(url, token).unwrap();
+    let body = json!({ "session": "s", "tool": tool, "arguments": { "n": n } });
+    let new = serde_json::from_str(&body.to_string()).unwrap();
+    serde_json::from_str(&serde_json::to_string(&client.submit(&new).await.unwrap()).unwrap()).unwrap()
+}
+
+/// Every command that works on a store works on a server, with the same answers.
+#[tokio::test]
+async fn the_commands_decide_and_operate_through_a_server() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let bed = Bed::new();
+    let server = Serving::start(&bed);
+    assert!(server.sign_in.starts_with(&format!("{}/sign-in#cs_link_", server.url)), "{}", server.sign_in);
+    let (agent, ann) = (token(&bed, "agent", "bot"), token(&bed, "approver", "ann"));
+    let (operator, auditor) = (token(&bed, "operator", "op"), token(&bed, "auditor", "eve"));
+    for n in 1..=2 {
+        submit(&server.url, &agent, "write_file", n).await;
+    }
+    let holds = ask(&bed, &ann, &server.url, &["holds", "--json"]).expect(0).json();
+    assert_eq!(holds.as_array().unwrap().len(), 2);
+    assert!(ask(&bed, &ann, &server.url, &["holds"]).expect(0).stdout.contains("write_file"));
+    let (id, digest) = (holds[0]["id"].as_str().unwrap(), holds[0]["digest"].as_str().unwrap());
+
+    // Without the digest nothing is approved, and an agent's token approves nothing.
+    ask(&bed, &ann, &server.url, &["approve", id]).expect(2);
+    ask(&bed, &agent, &server.url, &["approve", id, "--digest", digest]).expect(3);
+    let remember = ["approve", id, "--digest", digest, "--remember", "session", "--json"];
+    let decided = ask(&bed, &ann, &server.url, &remember).expect(0).json();
+    assert_eq!((&decided["state"], &decided["call"]["decided_by"]), (&json!("approved"), &json!("ann")));
+    let other = holds[1]["id"].as_str().unwrap();
+    ask(&bed, &ann, &server.url, &["deny", other, "--reason", "no"]).expect(0);
+    ask(&bed, &ann, &server.url, &["deny", other, "--reason", "really"]).expect(3);
+
+    let grants = ask(&bed, &operator, &server.url, &["grants", "--json"]).expect(0).json();
+    let grant = grants[0]["id"].as_str().unwrap();
+    ask(&bed, &operator, &server.url, &["grants", "revoke", grant]).expect(0);
+    ask(&bed, &operator, &server.url, &["halt", "--reason", "strange"]).expect(0);
+    ask(&bed, &operator, &server.url, &["resume"]).expect(0);
+    assert_eq!(ask(&bed, &operator, &server.url, &["doubts", "--json"]).expect(0).json(), json!([]));
+    let log = ask(&bed, &auditor, &server.url, &["audit", "log"]).expect(0).stdout;
+    for name in ["hold.decided", "grant.made", "grant.revoked", "halt.set", "halt.lifted", "access.refused"] {
+        assert!(log.contains(name), "{name}: {log}");
+    }
+    assert_eq!(server.end(), 0);
+}
+
+#[test]
+fn tokens_are_made_listed_and_revoked_without_a_server() {
+    let bed = Bed::new();
+    let url = bed.url();
+    let secret = token(&bed, "agent", "bot");
+    assert!(secret.starts_with("cs_agent_"));
+    let listed = bed.run(["token", "list", "--json", "--store", &url]).expect(0);
+    assert!(!listed.stdout.contains(&secret));
+    let id = listed.json()[0]["id"].as_str().unwrap().to_owned();
+    bed.run(["token", "revoke", &id, "--store", &url]).expect(0);
+    assert_eq!(bed.run(["token", "list", "--json", "--store", &url]).expect(0).json(), json!([]));
+    bed.run(["token", "revoke", "tok_none", "--store", &url]).expect(1);
+    bed.run(["token", "create", "--role", "king", "--name", "x", "--store", &url]).expect(2);
+    bed.run(["token", "create", "--role", "approver", "--name", "os:root", "--store", &url]).expect(2);
+}
+
+/// An address that others reach is refused with what to do, and a server that is not there is told apart.
+#[test]
+fn a_server_that_would_be_open_to_others_does_not_start() {
+    let bed = Bed::new();
+    let refused = bed.run(["serve", "--listen", "0.0.0.0:0", "--store", &bed.url()]).expect(3);
+    assert!(refused.stderr.contains("--tls-cert"), "{}", refused.stderr);
+    ask(&bed, "cs_approver_x", "http://127.0.0.1:1", &["holds"]).expect(4);
+    let clear = ask(&bed, "cs_approver_x", "http://example.com", &["holds"]).expect(2);
+    assert!(clear.stderr.contains("https"), "{}", clear.stderr);
+}

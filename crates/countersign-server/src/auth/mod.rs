@@ -1,0 +1,230 @@
+//! Who asks, and what they may do. A handler says whom it serves by the type of its argument.
+
+pub(crate) mod guard;
+pub mod people;
+pub(crate) mod secret;
+pub mod tokens;
+
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, FromRequestParts};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, header};
+use countersign::Time;
+use countersign::call::Chain;
+use countersign::event::{Draft, EventName};
+use countersign::hold::Who;
+use countersign::store::Op;
+use countersign_api::wire::{Code, Role};
+
+use crate::app::App;
+use crate::problem::Refused;
+use crate::serve::Peer;
+
+/// The header that carries the CSRF value.
+pub(crate) const CSRF: &str = "x-countersign-csrf";
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Principal {
+    /// Their name: an agent's principal, or who a decision is recorded as.
+    pub(crate) name: Arc<str>,
+    /// What they may do.
+    pub(crate) roles: Vec<Role>,
+    /// By which credential.
+    pub(crate) by: By,
+    /// When it ends.
+    pub(crate) expires_at: Time,
+}
+
+/// The kind of credential.
+#[derive(Clone, Debug)]
+pub(crate) enum By {
+    /// A bearer token.
+    Token {
+        /// Its secret, to look once more whether it holds.
+        secret: Arc<str>,
+    },
+    /// A browser's session.
+    Session {
+        /// The cookie, to look once more whether it holds.
+        cookie: Arc<str>,
+        /// What must come along with every change.
+        csrf: Arc<str>,
+    },
+}
+
+impl Principal {
+    /// Whether they have one of these roles.
+    pub(crate) fn has(&self, roles: &[Role]) -> bool {
+        self.roles.iter().any(|role| roles.contains(role))
+    }
+
+    /// Whether they are an agent: it sees only its own.
+    pub(crate) fn is_agent(&self) -> bool {
+        self.has(&[Role::Agent])
+    }
+
+    /// As whom decisions are recorded, and where they were made.
+    pub(crate) fn decider(&self) -> (Who, &'static str) {
+        match &self.by {
+            By::Session { .. } => (Who::person(Arc::clone(&self.name)), "web"),
+            By::Token { .. } if self.name.starts_with("program:") => (Who::program(Arc::clone(&self.name)), "http"),
+            By::Token { .. } => (Who::person(Arc::clone(&self.name)), "http"),
+        }
+    }
+
+    /// Whether the credential still holds.
+    pub(crate) async fn still_holds(&self, app: &App) -> bool {
+        let again = match &self.by {
+            By::Token { secret } => by_token(app, secret).await,
+            By::Session { cookie, .. } => by_cookie(app, cookie).await,
+        };
+        matches!(again, Ok(Some(again)) if again.roles == self.roles && again.name == self.name)
+    }
+}
+
+/// Every role: whoever has a credential.
+pub(crate) const ANYONE: &[Role] = &Role::ALL;
+/// Those who oversee agents.
+pub(crate) const OVERSEERS: &[Role] = &[Role::Approver, Role::Operator, Role::Auditor];
+/// Those who make and end grants, and ask about the policy.
+pub(crate) const GRANTERS: &[Role] = &[Role::Approver, Role::Operator];
+
+macro_rules! callers {
+    ($($(#[$doc:meta])* $name:ident = $roles:expr;)*) => {$(
+        $(#[$doc])*
+        pub(crate) struct $name(pub(crate) Principal);
+
+        impl std::ops::Deref for $name {
+            type Target = Principal;
+
+            fn deref(&self) -> &Principal {
+                &self.0
+            }
+        }
+
+        impl $name {
+            /// The roles it lets in.
+            pub(crate) const ROLES: &'static [Role] = $roles;
+        }
+
+        impl FromRequestParts<App> for $name {
+            type Rejection = Refused;
+
+            async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
+                admit(parts, app, $roles).await.map($name)
+            }
+        }
+    )*};
+}
+
+callers! {
+    /// Whoever submits and runs calls.
+    Agent = &[Role::Agent];
+    /// Whoever decides.
+    Approver = &[Role::Approver];
+    /// Whoever operates the server.
+    Operator = &[Role::Operator];
+    /// Whoever reads the record.
+    Auditor = &[Role::Auditor];
+    /// Approvers and operators.
+    Granter = GRANTERS;
+    /// Everybody but agents.
+    Overseer = OVERSEERS;
+    /// Anybody with a credential.
+    Anyone = ANYONE;
+}
+
+/// Lets in who has a good credential, one of the roles, and room under their rate.
+async fn admit(parts: &Parts, app: &App, roles: &[Role]) -> Result<Principal, Refused> {
+    let Some(principal) = authenticate(app, &parts.headers).await? else {
+        return Err(app.rates.failure(parts.extensions.get::<ConnectInfo<Peer>>().map(|peer| peer.0)));
+    };
+    app.rates.request(&principal.name)?;
+    if !principal.has(roles) {
+        if app.rates.may_note(&principal.name) {
+            note_refusal(app, &principal, parts).await;
+        }
+        return Err(Refused::because(Code::Forbidden, format!("this needs the role {}", names(roles))));
+    }
+    if let By::Session { csrf, .. } = &principal.by {
+        check_csrf(parts, csrf)?;
+    }
+    Ok(principal)
+}
+
+/// Whose credential came with the request; none where none did, or none that is good.
+async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Option<Principal>, Refused> {
+    match (bearer(headers), cookie(app, headers)) {
+        (Some(token), _) => by_token(app, token).await,
+        (None, Some(cookie)) => by_cookie(app, cookie).await,
+        (None, None) => Ok(None),
+    }
+}
+
+async fn by_token(app: &App, secret: &str) -> Result<Option<Principal>, Refused> {
+    let found = tokens::check(&**app.store(), secret).await?;
+    Ok(found.map(|(_, kept)| Principal {
+        name: kept.name.as_str().into(),
+        roles: vec![kept.role],
+        by: By::Token { secret: secret.into() },
+        expires_at: kept.expires_at,
+    }))
+}
+
+async fn by_cookie(app: &App, cookie: &str) -> Result<Option<Principal>, Refused> {
+    let found = people::check(&**app.store(), cookie).await?;
+    Ok(found.map(|(session, roles)| Principal {
+        name: session.name.as_str().into(),
+        roles,
+        by: By::Session { cookie: cookie.into(), csrf: session.csrf.into() },
+        expires_at: session.expires_at,
+    }))
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ").map(str::trim)
+}
+
+/// The session cookie, if exactly one came: two mean that somebody else set one.
+fn cookie<'a>(app: &App, headers: &'a HeaderMap) -> Option<&'a str> {
+    let name = app.cookie_name();
+    let pairs = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let pairs = pairs.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let mut ours = pairs.filter(|(found, _)| *found == name).map(|(_, value)| value);
+    ours.next().filter(|_| ours.next().is_none())
+}
+
+/// SECURITY: a cookie comes along whoever's page sends the request; the CSRF value is only known to ours.
+fn check_csrf(parts: &Parts, csrf: &str) -> Result<(), Refused> {
+    // A WebSocket carries changes too, and cannot carry our header: there the exact Origin must be present.
+    if parts.headers.contains_key(header::UPGRADE) {
+        return match parts.headers.contains_key(header::ORIGIN) {
+            true => Ok(()),
+            false => Err(Refused::new(Code::WrongOrigin)),
+        };
+    }
+    if matches!(parts.method, Method::GET | Method::HEAD) {
+        return Ok(());
+    }
+    let sent = parts.headers.get(CSRF).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if secret::equal(sent, csrf) { Ok(()) } else { Err(Refused::new(Code::WrongCsrf)) }
+}
+
+/// Puts on the record that a credential tried what it may not.
+async fn note_refusal(app: &App, principal: &Principal, parts: &Parts) {
+    let path: String = parts.uri.path().chars().take(countersign::limits::NAME_BYTES).collect();
+    let draft = Draft::new(EventName::AccessRefused)
+        .text("who", &principal.name)
+        .text("roles", &names(&principal.roles))
+        .text("method", parts.method.as_str())
+        .text("path", &path);
+    if let Err(error) = app.store().run(Op::Note { chain: Chain::system(), draft }).await {
+        tracing::warn!(%error, "a refused access could not be recorded");
+    }
+}
+
+fn names(roles: &[Role]) -> String {
+    roles.iter().map(|role| role.as_str()).collect::<Vec<_>>().join(" or ")
+}

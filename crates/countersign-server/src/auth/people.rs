@@ -1,0 +1,158 @@
+//! People: who may sign in, the one-time links they sign in with, and their browsers' sessions.
+
+use countersign::Time;
+use countersign::store::{Expect, Failure, Store, StoreError};
+use countersign_api::wire::Role;
+use serde::{Deserialize, Serialize};
+
+use crate::auth::secret::{self, NoRandomness};
+use crate::limits;
+
+const USERS: &str = "users";
+const LINKS: &str = "links";
+const SESSIONS: &str = "web-sessions";
+
+/// Why somebody could not be let in.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeopleError {
+    /// Nobody decides what they submit.
+    #[error("a person cannot have the role `agent`")]
+    Agent,
+    /// The link was used, or its time is over.
+    #[error("the link was used before, or its time is over")]
+    Spent,
+    /// There are no secrets without randomness.
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] Failure),
+}
+
+impl From<StoreError> for PeopleError {
+    fn from(error: StoreError) -> PeopleError {
+        PeopleError::Store(error.into())
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct User {
+    roles: Vec<Role>,
+}
+
+/// Says what a person may do. Counts from their next request on.
+pub async fn put_user(store: &dyn Store, name: &str, roles: &[Role]) -> Result<(), PeopleError> {
+    if roles.contains(&Role::Agent) {
+        return Err(PeopleError::Agent);
+    }
+    let value = serde_json::to_vec(&User { roles: roles.to_vec() }).map_err(damaged)?;
+    store.put_record(USERS, name, &value, Expect::Any, None).await?;
+    Ok(())
+}
+
+/// What a person may do; nothing, if nobody said so.
+async fn roles(store: &dyn Store, name: &str) -> Result<Vec<Role>, StoreError> {
+    let record = store.record(USERS, name).await?;
+    let user = record.and_then(|record| serde_json::from_slice::<User>(&record.value).ok());
+    let mut roles = user.map(|user| user.roles).unwrap_or_default();
+    // SECURITY: whatever the record says, no browser both submits and decides.
+    roles.retain(|role| *role != Role::Agent);
+    Ok(roles)
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Link {
+    hash: String,
+    name: String,
+}
+
+/// Makes a one-time link for a person: the secret that stands behind the `#`.
+pub async fn create_link(store: &dyn Store, name: &str) -> Result<String, PeopleError> {
+    let link = secret::new_secret("cs_link_")?;
+    let value = serde_json::to_vec(&Link { hash: secret::hash(&link), name: name.to_owned() }).map_err(damaged)?;
+    store.put_record(LINKS, &secret::id("", &link), &value, Expect::Absent, Some(limits::LINK_LIFE)).await?;
+    Ok(link)
+}
+
+/// A browser's session as it is kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Session {
+    hash: String,
+    pub(crate) name: String,
+    pub(crate) csrf: String,
+    pub(crate) expires_at: Time,
+    seen_at: Time,
+}
+
+/// Trades a link for a session: once, whoever else tries at the same time.
+pub(crate) async fn sign_in(store: &dyn Store, link: &str) -> Result<(String, Session), PeopleError> {
+    let id = secret::id("", link);
+    let record = store.record(LINKS, &id).await?.ok_or(PeopleError::Spent)?;
+    let kept: Link = serde_json::from_slice(&record.value).map_err(damaged)?;
+    if !secret::matches(link, &kept.hash) {
+        return Err(PeopleError::Spent);
+    }
+    match store.delete_record(LINKS, &id, Expect::Version(record.version)).await {
+        Ok(()) => {}
+        Err(Failure::Rejected(_)) => return Err(PeopleError::Spent),
+        Err(failure) => return Err(failure.into()),
+    }
+    let cookie = secret::new_secret("cs_web_")?;
+    let now = store.now().await?;
+    let session = Session {
+        hash: secret::hash(&cookie),
+        name: kept.name,
+        csrf: secret::new_secret("")?,
+        expires_at: now.after(limits::APPROVER_LIFE),
+        seen_at: now,
+    };
+    write(store, &cookie, &session, Expect::Absent, now).await?;
+    Ok((cookie, session))
+}
+
+/// Ends a session.
+pub(crate) async fn sign_out(store: &dyn Store, cookie: &str) -> Result<(), Failure> {
+    match store.delete_record(SESSIONS, &secret::id("", cookie), Expect::Any).await {
+        Err(Failure::Rejected(_)) | Ok(()) => Ok(()),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// The session of a cookie and what its person may do, if it is good now.
+pub(crate) async fn check(store: &dyn Store, cookie: &str) -> Result<Option<(Session, Vec<Role>)>, StoreError> {
+    let Some(record) = store.record(SESSIONS, &secret::id("", cookie)).await? else { return Ok(None) };
+    let Ok(mut session) = serde_json::from_slice::<Session>(&record.value) else { return Ok(None) };
+    let now = store.now().await?;
+    let idle = session.seen_at.after(limits::IDLE) <= now;
+    if !secret::matches(cookie, &session.hash) || now >= session.expires_at || idle {
+        return Ok(None);
+    }
+    if session.seen_at.after(limits::SEEN_EVERY) <= now {
+        session.seen_at = now;
+        // Another request may write it at the same time: either moment will do.
+        match write(store, cookie, &session, Expect::Version(record.version), now).await {
+            Ok(()) | Err(PeopleError::Store(Failure::Rejected(_))) => {}
+            Err(error) => tracing::warn!(%error, "the use of a session could not be noted"),
+        }
+    }
+    let roles = roles(store, &session.name).await?;
+    Ok((!roles.is_empty()).then_some((session, roles)))
+}
+
+async fn write(
+    store: &dyn Store,
+    cookie: &str,
+    session: &Session,
+    expect: Expect,
+    now: Time,
+) -> Result<(), PeopleError> {
+    let value = serde_json::to_vec(session).map_err(damaged)?;
+    let life = now.until(session.expires_at).min(limits::IDLE + limits::SEEN_EVERY);
+    store.put_record(SESSIONS, &secret::id("", cookie), &value, expect, Some(life)).await?;
+    Ok(())
+}
+
+fn damaged(error: serde_json::Error) -> PeopleError {
+    StoreError::Damaged { what: "record of a person", why: error.to_string() }.into()
+}

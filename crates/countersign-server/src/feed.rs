@@ -1,0 +1,220 @@
+//! What one reader gets of the tail: what they missed, then what happens, and only what they may see.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use countersign::call::Chain;
+use countersign::event::{Cursor, Event, EventName};
+use countersign::store::{CallFilter, EventFilter, StoreError};
+use countersign::{Call, CallId, limits as core_limits};
+use countersign_api::wire::Role;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use crate::app::App;
+use crate::auth::Principal;
+use crate::limits;
+use crate::problem::Answer;
+use crate::rate::StreamPlace;
+use crate::tail::Live;
+
+/// Something for a reader.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// A hold that waits, as it was opened. It has no place in the stream.
+    Waiting(Arc<Event>),
+    /// Everything there was has been sent.
+    Ready(Cursor),
+    /// Something happened.
+    Event(Arc<Event>),
+    /// Events were missed, or the store failed: begin anew.
+    Resync,
+}
+
+/// One reader's stream.
+pub(crate) struct Feed {
+    app: App,
+    principal: Principal,
+    stage: Stage,
+    live: Option<Live>,
+    queue: VecDeque<Item>,
+    tick: Interval,
+    _place: StreamPlace,
+}
+
+enum Stage {
+    /// Sends the holds that wait, after this call.
+    Waiting(Option<CallId>),
+    /// Looks whether a reader's place is one of this log.
+    Check(Cursor),
+    /// Sends what happened since.
+    History(Cursor),
+    /// Sends what happens after this.
+    Live(Cursor),
+    /// Ended.
+    Done,
+}
+
+impl Feed {
+    /// Begins: with what happened since a cursor, else with the holds that wait.
+    pub(crate) fn begin(app: App, principal: Principal, after: Option<Cursor>) -> Answer<Feed> {
+        let place = app.rates.stream(&principal.name)?;
+        let mut tick = interval(limits::KEEP_ALIVE);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (stage, live) = match after {
+            Some(after) => (Stage::Check(after), None),
+            // Listening begins before looking, so a hold that opens meanwhile is seen at least once.
+            None => (Stage::Waiting(None), Some(app.tail.listen())),
+        };
+        Ok(Feed { app, principal, stage, live, queue: VecDeque::new(), tick, _place: place })
+    }
+
+    /// The next item; none when the stream is over.
+    pub(crate) async fn next(&mut self) -> Option<Item> {
+        loop {
+            if let Some(item) = self.queue.pop_front() {
+                return Some(item);
+            }
+            let stepped = match self.stage {
+                Stage::Done => return None,
+                Stage::Waiting(after) => self.waiting(after).await,
+                Stage::Check(after) => self.check(after).await,
+                Stage::History(after) => self.history(after).await,
+                Stage::Live(after) => self.live(after).await,
+            };
+            if let Err(error) = stepped {
+                tracing::warn!(%error, "a stream could not go on");
+                self.stage = Stage::Done;
+                return Some(Item::Resync);
+            }
+        }
+    }
+
+    async fn waiting(&mut self, after: Option<CallId>) -> Result<(), StoreError> {
+        let principal = self.principal.is_agent().then(|| Arc::clone(&self.principal.name));
+        let limit = Some(core_limits::PAGE_ROWS_DEFAULT);
+        let filter = CallFilter { holding: true, principal, after, limit, ..CallFilter::default() };
+        let calls = self.app.store().calls(filter).await?;
+        match calls.last() {
+            Some(last) => self.stage = Stage::Waiting(Some(last.id)),
+            None => self.ready(),
+        }
+        for call in &calls {
+            let opened = self.opened(call).await?;
+            self.queue.extend(opened.map(|event| Item::Waiting(Arc::new(event))));
+        }
+        Ok(())
+    }
+
+    /// The event by which the open hold of a call opened.
+    async fn opened(&self, call: &Call) -> Result<Option<Event>, StoreError> {
+        let Some(hold) = call.open_hold().map(|hold| hold.id) else { return Ok(None) };
+        let filter = EventFilter { call: Some(call.id), limit: Some(core_limits::PAGE_ROWS), ..EventFilter::default() };
+        let events = self.app.store().events(Cursor::default(), filter).await?;
+        Ok(events.into_iter().find(|event| event.name == EventName::HoldOpened && event.hold == Some(hold)))
+    }
+
+    /// A place beyond the end, or of another log, would hide what happens before it is reached.
+    async fn check(&mut self, after: Cursor) -> Result<(), StoreError> {
+        let before = match (after.major, after.minor) {
+            (_, minor @ 1..) => Cursor { minor: minor - 1, ..after },
+            (major @ 1.., 0) => Cursor { major: major - 1, minor: u64::from(u32::MAX) },
+            (0, 0) => {
+                self.stage = Stage::History(after);
+                return Ok(());
+            }
+        };
+        let filter = EventFilter { limit: Some(1), ..EventFilter::default() };
+        let found = self.app.store().events(before, filter).await?;
+        if found.first().is_some_and(|event| event.cursor == after) {
+            self.stage = Stage::History(after);
+        } else {
+            self.stage = Stage::Done;
+            self.queue.push_back(Item::Resync);
+        }
+        Ok(())
+    }
+
+    async fn history(&mut self, after: Cursor) -> Result<(), StoreError> {
+        let filter = EventFilter { limit: Some(limits::BEHIND / 4), ..EventFilter::default() };
+        let events = self.app.store().events(after, filter).await?;
+        let caught_up = self.live.as_ref().is_some_and(|live| after >= live.from);
+        match events.last() {
+            Some(last) => self.stage = Stage::History(last.cursor),
+            // First the long way without listening, then the rest of it while what is new already waits.
+            None if self.live.is_none() => self.live = Some(self.app.tail.listen()),
+            None if caught_up => {
+                self.stage = Stage::Live(after);
+                self.queue.push_back(Item::Ready(after));
+            }
+            None => self.ready(),
+        }
+        for event in events {
+            if self.may_see(&event).await? {
+                self.queue.push_back(Item::Event(Arc::new(event)));
+            }
+        }
+        Ok(())
+    }
+
+    fn ready(&mut self) {
+        let from = self.live.get_or_insert_with(|| self.app.tail.listen()).from;
+        self.stage = Stage::Live(from);
+        self.queue.push_back(Item::Ready(from));
+    }
+
+    async fn live(&mut self, after: Cursor) -> Result<(), StoreError> {
+        let Some(live) = &mut self.live else {
+            self.stage = Stage::Done;
+            return Ok(());
+        };
+        let received = tokio::select! {
+            received = live.events.recv() => received,
+            _ = self.tick.tick() => {
+                // SECURITY: a credential that was revoked or ran out hears nothing more.
+                if !self.principal.still_holds(&self.app).await {
+                    self.stage = Stage::Done;
+                }
+                return Ok(());
+            }
+            () = self.app.ended() => {
+                self.stage = Stage::Done;
+                return Ok(());
+            }
+        };
+        match received {
+            Ok(event) if event.cursor <= after => {}
+            Ok(event) => {
+                self.stage = Stage::Live(event.cursor);
+                if self.may_see(&event).await? {
+                    self.queue.push_back(Item::Event(event));
+                }
+            }
+            Err(RecvError::Lagged(_)) => {
+                self.stage = Stage::Done;
+                self.queue.push_back(Item::Resync);
+            }
+            Err(RecvError::Closed) => self.stage = Stage::Done,
+        }
+        Ok(())
+    }
+
+    /// An agent sees its own calls; approvers see calls, holds, grants, policy and halts; the others see everything.
+    async fn may_see(&self, event: &Event) -> Result<bool, StoreError> {
+        if self.principal.has(&[Role::Operator, Role::Auditor]) {
+            return Ok(true);
+        }
+        if self.principal.has(&[Role::Approver]) {
+            let name = event.name.as_str();
+            return Ok(["call.", "hold.", "grant.", "halt.", "policy."].iter().any(|kind| name.starts_with(kind)));
+        }
+        let Some(call) = event.call else { return Ok(false) };
+        if event.chain != Chain::system() {
+            let owner = event.chain.0.split_once('/').map(|(owner, _)| owner);
+            return Ok(owner == Some(&*self.principal.name));
+        }
+        // Calls without a session share one chain: only the call itself says whose it is.
+        let call = self.app.store().call(call).await?;
+        Ok(call.is_some_and(|call| call.facts.path.principal == self.principal.name))
+    }
+}

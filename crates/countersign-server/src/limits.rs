@@ -1,0 +1,68 @@
+//! Every bound of the server, in one place. Those of calls and holds are the core's.
+
+use std::time::Duration;
+
+/// Bytes of a request's body.
+pub const BODY_BYTES: usize = 1024 * 1024;
+/// Bytes of one message on a WebSocket.
+pub const MESSAGE_BYTES: usize = 512 * 1024;
+/// Connections at once, all kinds together.
+pub const CONNECTIONS: usize = 10_000;
+/// Streams at once of one principal, server-sent events and WebSockets together.
+pub const STREAMS: usize = 100;
+/// How long a TLS handshake may take.
+pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
+/// How long a request may wait for a call to leave `pending`.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// How long open requests may take when the server ends.
+pub const DRAIN_WITHIN: Duration = Duration::from_secs(10);
+/// Events a slow reader may be behind before it is told to begin anew.
+pub const BEHIND: usize = 1_024;
+/// How often a quiet stream says that it is alive, and looks whether its credential still holds.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Submissions a token may make at once, beyond the rate per second that `limits:` sets.
+pub const SUBMIT_BURST: u32 = 200;
+/// Requests per second of one principal.
+pub const REQUESTS_PER_SECOND: u32 = 200;
+/// Requests one principal may make at once.
+pub const REQUEST_BURST: u32 = 1_000;
+/// Wrong credentials per minute from one address; beyond it the answer says to wait.
+pub const FAILURES_PER_MINUTE: u32 = 5;
+/// Refused accesses of one principal that are put on the record at once; after that one a second.
+pub const REFUSALS_NOTED: u32 = 10;
+/// Principals or addresses whose rates are remembered.
+pub const RATES: usize = 10_000;
+/// Life of an agent's token when nobody says otherwise.
+pub const AGENT_LIFE: Duration = Duration::from_secs(24 * 3600);
+/// Life of an approver's or auditor's token, and of a browser's session.
+pub const APPROVER_LIFE: Duration = Duration::from_secs(8 * 3600);
+/// Life of an operator's token.
+pub const OPERATOR_LIFE: Duration = Duration::from_secs(3600);
+/// Longest life of a token.
+pub const TOKEN_LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
+/// How long a token that ended stays listed.
+pub const TOKEN_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How long a browser's session lives without being used.
+pub const IDLE: Duration = Duration::from_secs(30 * 60);
+/// How stale the record of a session's last use may be.
+pub const SEEN_EVERY: Duration = Duration::from_secs(60);
+/// Life of a one-time sign-in link.
+pub const LINK_LIFE: Duration = Duration::from_secs(10 * 60);
+/// Calls that a search looks through for one page.
+pub const SEARCHED: usize = 20_000;
+/// Holds with the same arguments that are named beside one.
+pub const SIBLINGS: usize = 100;
+/// Bytes of arguments from which people are told that they are large.
+pub const LARGE: usize = 16 * 1024;
+/// Events that insights look through.
+pub const INSIGHT_EVENTS: usize = 50_000;
+/// Hours that insights may look back.
+pub const INSIGHT_HOURS: u32 = 24 * 30;
+/// Steps of time in insights.
+pub const INSIGHT_STEPS: usize = 48;
+/// Rules and tools that insights name.
+pub const INSIGHT_ROWS: usize = 50;
+/// Tokens in one listing.
+pub const TOKENS: usize = 10_000;
+/// Combinations of route, method and status that are counted.
+pub const COUNTED: usize = 10_000;

@@ -1,0 +1,48 @@
+//! Counts for the operator, as Prometheus reads them. No names of people, agents or tools.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Mutex;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use crate::app::App;
+use crate::limits;
+
+/// What is counted.
+#[derive(Default)]
+pub(crate) struct Metrics {
+    requests: Mutex<BTreeMap<(String, String, u16), u64>>,
+}
+
+/// Counts a request by its route, never by its path.
+pub(crate) async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
+    let method = request.method().as_str().chars().take(10).collect();
+    let route = request.extensions().get::<MatchedPath>().map_or("page", |path| path.as_str()).to_owned();
+    let response = next.run(request).await;
+    if let Ok(mut requests) = app.metrics.requests.lock() {
+        // Methods are anybody's to make up; routes and statuses are ours.
+        if requests.len() < limits::COUNTED {
+            *requests.entry((route, method, response.status().as_u16())).or_default() += 1;
+        }
+    }
+    response
+}
+
+impl Metrics {
+    /// The text Prometheus reads.
+    pub(crate) fn text(&self, pending: usize, streams: usize) -> String {
+        let mut out = String::from("# TYPE countersign_requests_total counter\n");
+        if let Ok(requests) = self.requests.lock() {
+            for ((route, method, status), count) in requests.iter() {
+                let labels = format!("route=\"{route}\",method=\"{method}\",status=\"{status}\"");
+                let _ = writeln!(out, "countersign_requests_total{{{labels}}} {count}");
+            }
+        }
+        let _ = writeln!(out, "# TYPE countersign_streams gauge\ncountersign_streams {streams}");
+        let _ = writeln!(out, "# TYPE countersign_holds_pending gauge\ncountersign_holds_pending {pending}");
+        out
+    }
+}

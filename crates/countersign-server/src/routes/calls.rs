@@ -1,0 +1,201 @@
+//! Calls: submitted, listed, waited for, withdrawn, and doubts settled.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::{Json, routing};
+use countersign::call::{CallState, Resolution};
+use countersign::hold::HoldState;
+use countersign::store::{CallFilter, Op};
+use countersign::{Call, CallId, Path, Proposal, Time, ToolId};
+use countersign_api::wire::{self, Code, Page};
+use serde::Deserialize;
+
+use crate::app::App;
+use crate::auth::{Agent, Anyone, Operator, Principal};
+use crate::extract::{Body, Id, Query};
+use crate::limits;
+use crate::problem::{Answer, Refused};
+use crate::routes::run::{claimed, own};
+use crate::routes::{cursor, page, rows};
+use crate::table::{Route, get, post};
+
+mod elsewhere;
+mod find;
+
+use elsewhere::Elsewhere;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        post("/v1/calls", Agent::ROLES, routing::post(submit), "Submits a call.")
+            .takes::<wire::NewCall>()
+            .answers::<wire::Call>("200")
+            .answers::<wire::Call>("202"),
+        get("/v1/calls", Anyone::ROLES, routing::get(list), "Lists calls; an agent sees its own.")
+            .lists::<wire::Call>()
+            .query(&["state", "session", "q", "order"]),
+        get("/v1/calls/{id}", Anyone::ROLES, routing::get(read), "Reads a call; with `wait=` until nobody is asked.")
+            .query(&["wait"])
+            .answers::<wire::Call>("200"),
+        post("/v1/calls/{id}/cancel", Agent::ROLES, routing::post(cancel), "Withdraws a call that does not run yet.")
+            .takes::<wire::Cancel>()
+            .answers::<wire::Call>("200"),
+        post("/v1/calls/{id}/resolve", Operator::ROLES, routing::post(resolve), "Settles a doubt.")
+            .takes::<wire::Resolve>()
+            .answers::<wire::Call>("200"),
+    ]
+}
+
+async fn submit(State(app): State<App>, caller: Agent, Body(new): Body<wire::NewCall>) -> Answer<Response> {
+    app.rates.submit(&caller.0.name)?;
+    let claim = new.claim;
+    let call = propose(&app, &caller.0, new).await?;
+    if claim && call.state == CallState::Allowed {
+        return Ok(Json(claimed(&app, &call, call.definition).await?).into_response());
+    }
+    let status = if call.state == CallState::Pending { StatusCode::ACCEPTED } else { StatusCode::OK };
+    Ok((status, Json(wire::Call::from(&*call))).into_response())
+}
+
+async fn propose(app: &App, caller: &Principal, new: wire::NewCall) -> Answer<Arc<Call>> {
+    let text = |text: Option<String>| text.map(Arc::from);
+    let path = Path {
+        // SECURITY: whose call it is, the credential says, never the body.
+        principal: Arc::clone(&caller.name),
+        requester: text(new.requester),
+        session: text(new.session),
+        run: text(new.run),
+        thread: text(new.thread),
+        agents: new.agent.into_iter().map(Arc::from).collect(),
+    };
+    let tool = ToolId { server: text(new.server), name: new.tool.into() };
+    let proposal = Proposal {
+        tool: tool.clone(),
+        arguments: new.arguments.get().to_owned(),
+        path,
+        key: text(new.key),
+        label: text(new.label),
+        hint: text(new.hint),
+        payload: new.payload,
+    };
+    match new.definition {
+        Some(definition) => Ok(app.gate.submit(&Elsewhere::new(tool, definition), proposal).await?),
+        None => Ok(app.gate.submit_undefined(proposal).await?),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    state: Option<CallState>,
+    session: Option<Arc<str>>,
+    q: Option<String>,
+    order: Option<find::Order>,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+async fn list(
+    State(app): State<App>,
+    caller: Anyone,
+    Query(query): Query<ListQuery>,
+) -> Answer<Json<Page<wire::Call>>> {
+    let rows = rows(query.limit);
+    let filter = CallFilter {
+        state: query.state,
+        session: query.session,
+        principal: caller.0.is_agent().then(|| Arc::clone(&caller.0.name)),
+        after: cursor::<CallId>(query.after.as_deref())?,
+        limit: Some(rows + 1),
+        ..CallFilter::default()
+    };
+    let found = find::find(app.store(), filter, query.q.as_deref(), query.order.unwrap_or_default(), rows).await?;
+    Ok(Json(page(found, rows, |call| call.id.to_string(), |call| wire::Call::from(&**call))))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReadQuery {
+    wait: Option<u64>,
+}
+
+async fn read(
+    State(app): State<App>,
+    caller: Anyone,
+    Id(id): Id<CallId>,
+    Query(query): Query<ReadQuery>,
+) -> Answer<Json<wire::Call>> {
+    let call = own(&app, &caller.0, id).await?;
+    let call = match query.wait {
+        Some(seconds) => wait(&app, call, seconds).await?,
+        None => call,
+    };
+    shown_to(&app, &caller.0, &call).await.map(Json)
+}
+
+/// Waits until nobody is asked about the call any more, at most so many seconds, and not beyond the server's end.
+async fn wait(app: &App, mut call: Arc<Call>, seconds: u64) -> Answer<Arc<Call>> {
+    let most = std::time::Duration::from_secs(seconds).min(limits::LONGEST_WAIT);
+    let deadline = tokio::time::Instant::now() + most;
+    while call.open_hold().is_some() || withheld(app, &call).await? {
+        let listener = app.store().bell().listen(call.id);
+        call = app.gate.get(call.id).await?;
+        if call.open_hold().is_none() && !withheld(app, &call).await? {
+            break;
+        }
+        tokio::select! {
+            () = listener => {}
+            () = tokio::time::sleep_until(deadline) => break,
+            () = app.ended() => break,
+        }
+        call = app.gate.get(call.id).await?;
+    }
+    Ok(call)
+}
+
+/// Whether a halt keeps a yes to a running tool from being delivered, as it keeps claims from being made.
+async fn withheld(app: &App, call: &Call) -> Answer<bool> {
+    let yes = call.state == CallState::Executing && call.holds.iter().any(|hold| hold.in_run() && hold.is_yes());
+    Ok(yes && app.store().halted(&call.facts.path).await?)
+}
+
+async fn shown_to(app: &App, caller: &Principal, call: &Call) -> Answer<wire::Call> {
+    let mut shown = wire::Call::from(call);
+    if caller.is_agent() && withheld(app, call).await? {
+        for hold in shown.holds.iter_mut().filter(|hold| hold.in_run && hold.state == HoldState::Approved) {
+            hold.state = HoldState::Pending;
+            hold.decisions.clear();
+            hold.payload = None;
+        }
+    }
+    Ok(shown)
+}
+
+async fn cancel(
+    State(app): State<App>,
+    caller: Agent,
+    Id(id): Id<CallId>,
+    Body(_): Body<wire::Cancel>,
+) -> Answer<Json<wire::Call>> {
+    own(&app, &caller.0, id).await?;
+    Ok(Json(wire::Call::from(&*app.gate.cancel(id).await?)))
+}
+
+async fn resolve(
+    State(app): State<App>,
+    caller: Operator,
+    Id(id): Id<CallId>,
+    Body(body): Body<wire::Resolve>,
+) -> Answer<Json<wire::Call>> {
+    let reason = body.reason.trim().to_owned();
+    if reason.is_empty() || reason.len() > countersign::limits::NOTE_BYTES {
+        return Err(Refused::because(Code::BadRequest, "a doubt is settled with a reason, and not too long a one"));
+    }
+    let by = Arc::clone(&caller.0.name);
+    let resolution = Resolution { r#as: body.r#as, reason, by, at: Time::default() };
+    let applied = app.store().run(Op::Resolve { call: id, resolution }).await?;
+    let call = applied.call.ok_or_else(Refused::not_found)?;
+    Ok(Json(wire::Call::from(&*call)))
+}

@@ -1,0 +1,181 @@
+//! Holds: listed, looked at, decided.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::{Json, routing};
+use countersign::store::CallFilter;
+use countersign::{CallId, Decision, Definition, Hold, HoldId};
+use countersign_api::wire::{self, Code, Page, Warning, timestamp};
+use serde::Deserialize;
+
+use crate::app::App;
+use crate::auth::{Approver, Principal};
+use crate::extract::{Body, Id, Query};
+use crate::limits;
+use crate::problem::{Answer, Refused};
+use crate::routes::{cursor, rows};
+use crate::table::{Route, get, post};
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        get("/v1/holds", Approver::ROLES, routing::get(list), "Lists holds, newest last.")
+            .lists::<wire::Hold>()
+            .query(&["state", "session"]),
+        get("/v1/holds/{id}", Approver::ROLES, routing::get(read), "Shows a hold with all that is needed to decide.")
+            .answers::<wire::HoldDetail>("200"),
+        post("/v1/holds/{id}/decisions", Approver::ROLES, routing::post(decide), "Decides a hold.")
+            .takes::<wire::NewDecision>()
+            .answers::<wire::Decided>("200"),
+        post(
+            "/v1/holds/{id}/preview-grant",
+            Approver::ROLES,
+            routing::post(preview),
+            "Shows what a grant would cover.",
+        )
+        .takes::<wire::PreviewGrant>()
+        .answers::<wire::GrantPreview>("200"),
+    ]
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    #[serde(default)]
+    state: Which,
+    session: Option<Arc<str>>,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Which {
+    /// Those that wait.
+    #[default]
+    Pending,
+    /// Closed ones too.
+    Any,
+}
+
+async fn list(
+    State(app): State<App>,
+    _caller: Approver,
+    Query(query): Query<ListQuery>,
+) -> Answer<Json<Page<wire::Hold>>> {
+    let rows = rows(query.limit);
+    let filter = CallFilter {
+        holding: query.state == Which::Pending,
+        session: query.session,
+        after: cursor::<CallId>(query.after.as_deref())?,
+        limit: Some(rows + 1),
+        ..CallFilter::default()
+    };
+    let mut calls = app.store().calls(filter).await?;
+    let more = calls.len() > rows;
+    calls.truncate(rows);
+    let next = calls.last().filter(|_| more).map(|last| last.id.to_string());
+    let shown = |call: &Arc<countersign::Call>| -> Vec<wire::Hold> {
+        let holds = call.holds.iter().filter(|hold| query.state == Which::Any || hold.is_pending());
+        holds.filter_map(|hold| Hold::of(call, hold.id)).map(|hold| wire::Hold::from(&hold)).collect()
+    };
+    Ok(Json(Page { items: calls.iter().flat_map(shown).collect(), next }))
+}
+
+async fn read(State(app): State<App>, _caller: Approver, Id(id): Id<HoldId>) -> Answer<Json<wire::HoldDetail>> {
+    let hold = find(&app, id).await?;
+    let now = app.store().now().await?;
+    let policy = app.gate.policy();
+    let mut detail = wire::HoldDetail::of(&hold, &policy, now);
+    detail.definition = definition(&app, &hold).await?;
+    detail.siblings = siblings(&app, &hold).await?;
+    detail.halted = app.store().halted(&hold.call.facts.path).await?;
+    detail.warnings.extend(more_warnings(&hold, policy.version(), &detail));
+    Ok(Json(detail))
+}
+
+async fn find(app: &App, id: HoldId) -> Answer<Hold> {
+    let call = app.store().call_of_hold(id).await?;
+    call.as_ref().and_then(|call| Hold::of(call, id)).ok_or_else(Refused::not_found)
+}
+
+/// What the tool was said to be when the call was submitted.
+async fn definition(app: &App, hold: &Hold) -> Answer<Option<wire::Definition>> {
+    let Some(digest) = hold.call.definition else { return Ok(None) };
+    let record = app.store().record("definitions", &digest.to_string()).await?;
+    let read = record.and_then(|record| serde_json::from_slice::<Definition>(&record.value).ok());
+    Ok(read.filter(|found| found.digest() == digest).map(|found| wire::Definition::from(&found)))
+}
+
+async fn siblings(app: &App, hold: &Hold) -> Answer<Vec<wire::Sibling>> {
+    let filter = CallFilter {
+        holding: true,
+        argument_digest: Some(hold.call.argument_digest),
+        limit: Some(limits::SIBLINGS),
+        ..CallFilter::default()
+    };
+    let calls = app.store().calls(filter).await?;
+    let sibling = |call: &Arc<countersign::Call>| {
+        let open = call.open_hold().filter(|open| open.id != hold.id && !open.in_run())?;
+        let session = call.facts.path.session.as_deref().map(str::to_owned);
+        Some(wire::Sibling { id: open.id, digest: open.digest, session, opened_at: timestamp(open.opened_at) })
+    };
+    Ok(calls.iter().filter_map(sibling).collect())
+}
+
+/// What deserves a second look besides what the text itself might hide.
+fn more_warnings(hold: &Hold, policy: &str, detail: &wire::HoldDetail) -> Vec<Warning> {
+    let call = &hold.call;
+    let claims = call.facts.annotations.as_ref().and_then(|claims| claims.field("destructiveHint"));
+    let found = [
+        claims
+            .is_some_and(|claim| claim.as_str() == "true")
+            .then(|| Warning::new("destructive", "the server says that this tool may destroy things")),
+        call.definition.is_none().then(|| Warning::new("no_definition", "nobody said what this tool is")),
+        (call.facts.arguments.as_str().len() > limits::LARGE)
+            .then(|| Warning::new("large", "the arguments are long: read all of them")),
+        (*call.verdict.policy != *policy)
+            .then(|| Warning::new("policy_changed", "the policy changed since this was asked")),
+        detail
+            .halted
+            .then(|| Warning::new("halted", "halted: an approved call waits until the operator lets calls go on")),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+async fn decide(
+    State(app): State<App>,
+    caller: Approver,
+    Id(id): Id<HoldId>,
+    Body(body): Body<wire::NewDecision>,
+) -> Answer<Json<wire::Decided>> {
+    decide_as(&app, &caller.0, id, body).await.map(Json)
+}
+
+/// The one way a decision comes in, by whatever surface.
+pub(super) async fn decide_as(
+    app: &App,
+    caller: &Principal,
+    id: HoldId,
+    body: wire::NewDecision,
+) -> Answer<wire::Decided> {
+    let digest = body.digest;
+    let answer = body.answer().map_err(|why| Refused::because(Code::InvalidDecision, why))?;
+    let (who, channel) = caller.decider();
+    let decided = app.gate.decide(id, Decision::new(who, channel, digest, answer)).await?;
+    wire::Decided::of(&decided, id).ok_or_else(Refused::not_found)
+}
+
+async fn preview(
+    State(app): State<App>,
+    _caller: Approver,
+    Id(id): Id<HoldId>,
+    Body(body): Body<wire::PreviewGrant>,
+) -> Answer<Json<wire::GrantPreview>> {
+    let remember = body.remember.into();
+    let preview = match &body.arguments {
+        Some(arguments) => app.gate.preview_edited_grant(id, arguments, &remember).await?,
+        None => app.gate.preview_grant(id, &remember).await?,
+    };
+    Ok(Json(preview.into()))
+}

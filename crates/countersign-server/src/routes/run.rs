@@ -1,0 +1,187 @@
+//! Running a call elsewhere: claimed, renewed, asked from inside, reported.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::{Json, routing};
+use countersign::call::{CallState, Outcome};
+use countersign::digest::DefinitionDigest;
+use countersign::json::Bounds;
+use countersign::store::Op;
+use countersign::transition::Asking;
+use countersign::{Answer as Said, Call, CallId, Claimed, HoldId, Json as Exact, limits as core_limits};
+use countersign_api::wire::{self, Code, timestamp};
+
+use crate::app::App;
+use crate::auth::{Agent, Principal};
+use crate::extract::{Body, Id};
+use crate::problem::{Answer, Refused};
+use crate::table::{Route, post};
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        post("/v1/calls/{id}/claim", Agent::ROLES, routing::post(claim), "Takes a call to run it, once.")
+            .takes::<wire::Claim>()
+            .answers::<wire::Claimed>("200"),
+        post("/v1/calls/{id}/renew", Agent::ROLES, routing::post(renew), "Says that the run goes on.")
+            .takes::<wire::Renew>()
+            .answers::<wire::Renewed>("200"),
+        post("/v1/calls/{id}/holds", Agent::ROLES, routing::post(ask), "Asks people from inside a run.")
+            .takes::<wire::NewHold>()
+            .answers::<wire::HoldBrief>("202"),
+        post("/v1/calls/{id}/outcome", Agent::ROLES, routing::post(report), "Reports how a run ended.")
+            .takes::<wire::NewOutcome>()
+            .answers::<wire::Call>("200"),
+    ]
+}
+
+/// A call the caller may see. Absent and foreign are the same to an agent.
+pub(super) async fn own(app: &App, caller: &Principal, id: CallId) -> Answer<Arc<Call>> {
+    let call = app.gate.get(id).await?;
+    match caller.is_agent() && call.facts.path.principal != caller.name {
+        true => Err(Refused::not_found()),
+        false => Ok(call),
+    }
+}
+
+async fn claim(
+    State(app): State<App>,
+    caller: Agent,
+    Id(id): Id<CallId>,
+    Body(body): Body<wire::Claim>,
+) -> Answer<Json<wire::Claimed>> {
+    let call = own(&app, &caller.0, id).await?;
+    claimed(&app, &call, body.definition.or(call.definition)).await.map(Json)
+}
+
+/// Claims a call for an executor elsewhere. The permit ends here: its bytes go out once.
+pub(super) async fn claimed(app: &App, call: &Call, definition: Option<DefinitionDigest>) -> Answer<wire::Claimed> {
+    let permit = match app.gate.claim(call.id, definition).await? {
+        Claimed::Permit(permit) => permit,
+        Claimed::Not(call) => return Err(not_claimed(&call)),
+    };
+    let running = permit.start();
+    let call = running.call();
+    let lease = call.lease.as_ref().ok_or_else(|| Refused::new(Code::Internal))?;
+    Ok(wire::Claimed {
+        call: call.id,
+        arguments: running.arguments().clone(),
+        digest: call.digest,
+        fence: lease.fence,
+        attempt: lease.attempt,
+        lease_until: timestamp(lease.until),
+        payload: running.payload().cloned(),
+        receipt: receipt(app, call)?,
+    })
+}
+
+fn not_claimed(call: &Call) -> Refused {
+    let detail = format!("the call is {}", call.state);
+    let claimed_before = matches!(
+        call.state,
+        CallState::Executing | CallState::Succeeded | CallState::Failed | CallState::InDoubt | CallState::Resolved
+    );
+    Refused::because(if claimed_before { Code::AlreadyClaimed } else { Code::WrongState }, detail)
+}
+
+/// Proof for others that this exact call was allowed, by whom, and until when.
+fn receipt(app: &App, call: &Call) -> Answer<Option<wire::Receipt>> {
+    let Some(signer) = &app.signer else { return Ok(None) };
+    let hold = call.holds.iter().rev().find(|hold| !hold.in_run());
+    let yes = |decision: &&countersign::Decision| matches!(decision.answer, Said::Approve { .. });
+    let approvers = hold.into_iter().flat_map(|hold| hold.decisions.iter()).filter(yes);
+    let statement = Exact::of(&serde_json::json!({
+        "approvers": approvers.map(|decision| &decision.by.id).collect::<Vec<_>>(),
+        "call": call.id,
+        "digest": call.digest,
+        "expires_at": call.lease.as_ref().map(|lease| timestamp(lease.until)),
+        "fence": call.lease.as_ref().map(|lease| lease.fence),
+        "grant": call.grant,
+        "hold": hold.map(|hold| hold.id),
+        "policy": call.verdict.policy,
+        "v": 1,
+    }));
+    let statement = statement.map_err(|_| Refused::new(Code::Internal))?.to_string();
+    Ok(Some(wire::Receipt { signature: signer.sign(&statement), key: signer.public_key(), statement }))
+}
+
+async fn renew(
+    State(app): State<App>,
+    caller: Agent,
+    Id(id): Id<CallId>,
+    Body(body): Body<wire::Renew>,
+) -> Answer<Json<wire::Renewed>> {
+    own(&app, &caller.0, id).await?;
+    let applied = app.store().run(Op::Renew { call: id, fence: body.fence, lease: core_limits::LEASE }).await?;
+    let lease =
+        applied.call.as_ref().and_then(|call| call.lease.clone()).ok_or_else(|| Refused::new(Code::WrongState))?;
+    Ok(Json(wire::Renewed { fence: lease.fence, lease_until: timestamp(lease.until) }))
+}
+
+async fn ask(
+    State(app): State<App>,
+    caller: Agent,
+    Id(id): Id<CallId>,
+    Body(body): Body<wire::NewHold>,
+) -> Answer<(StatusCode, Json<wire::HoldBrief>)> {
+    own(&app, &caller.0, id).await?;
+    let hold = HoldId::new();
+    let asking = asking(&app, hold, body)?;
+    let applied = app.store().run(Op::Ask { call: id, asking: Box::new(asking) }).await?;
+    let call = applied.call.ok_or_else(Refused::not_found)?;
+    let row = call.holds.iter().find(|row| row.id == hold).ok_or_else(|| Refused::new(Code::Internal))?;
+    Ok((StatusCode::ACCEPTED, Json(wire::HoldBrief::from(row))))
+}
+
+/// What a running tool asks, with its secrets masked: it is written down and shown.
+fn asking(app: &App, hold: HoldId, body: wire::NewHold) -> Answer<Asking> {
+    if body.hint.len() > core_limits::NOTE_BYTES {
+        return Err(Refused::because(Code::BadRequest, "the hint is too long"));
+    }
+    let bounded = |json: Exact| Exact::ingest(json.as_str(), Bounds::PAYLOAD);
+    let payload = body.payload.map(bounded).transpose();
+    let payload = payload.map_err(|error| Refused::because(Code::BadRequest, format!("the payload: {error}")))?;
+    Ok(Asking {
+        hold,
+        fence: body.fence,
+        hint: Some(app.redactor.text(&body.hint).into()),
+        payload: payload.map(|json| app.redactor.arguments(&json, None).unwrap_or(json)),
+        // People decide here: whoever asks waits for them.
+        unattended: None,
+        most: app.limits.holds_per_call,
+    })
+}
+
+async fn report(
+    State(app): State<App>,
+    caller: Agent,
+    Id(id): Id<CallId>,
+    Body(body): Body<wire::NewOutcome>,
+) -> Answer<Json<wire::Call>> {
+    own(&app, &caller.0, id).await?;
+    let fence = body.fence;
+    let call = app.gate.finish(id, fence, bounded(&app, body.outcome())).await?;
+    Ok(Json(wire::Call::from(&*call)))
+}
+
+/// What is kept of an outcome: not more than may be, and no secrets in its words.
+fn bounded(app: &App, outcome: Outcome) -> Outcome {
+    let words = |text: &str| {
+        let head = text.get(..text.floor_char_boundary(core_limits::NOTE_BYTES)).unwrap_or_default();
+        app.redactor.text(head).into_owned()
+    };
+    match outcome {
+        Outcome::Succeeded { output } if output.as_str().len() > core_limits::OUTPUT_BYTES => {
+            let bytes = output.as_str().len();
+            let text = format!(
+                "[output of {bytes} bytes is over the limit of {} and was not kept]",
+                core_limits::OUTPUT_BYTES
+            );
+            Outcome::Succeeded { output: Exact::string(&text) }
+        }
+        Outcome::Succeeded { output } => Outcome::Succeeded { output },
+        Outcome::Failed { error, refusal } => Outcome::Failed { error: words(&error), refusal },
+        Outcome::MayHaveApplied { why } => Outcome::MayHaveApplied { why: words(&why) },
+    }
+}

@@ -1,0 +1,13 @@
+//! The server, over real connections.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests fail by panicking")]
+
+mod calls;
+mod docs;
+mod events;
+mod holds;
+mod hostile;
+mod matrix;
+mod operate;
+mod people;
+mod stage;
+mod stores;

@@ -1,0 +1,144 @@
+//! People: links, sessions, tokens, and when they end.
+
+use std::time::Duration;
+
+use countersign::testing::{TestMemory, TestStore as _};
+use countersign_api::wire::{NewToken, Role, Span};
+use countersign_server::tokens;
+use reqwest::Method;
+use reqwest::header::{COOKIE, SET_COOKIE};
+use serde_json::json;
+
+use crate::stage::{Answered, POLICY, Stage, read};
+
+/// A browser that is signed in.
+pub(crate) struct Browser {
+    url: String,
+    client: reqwest::Client,
+    cookie: String,
+    csrf: String,
+}
+
+impl Browser {
+    /// Signs in with a link of its own.
+    pub(crate) async fn sign_in(stage: &Stage, name: &str) -> Browser {
+        let link = stage.link(name).await;
+        let answered = stage.nobody().post("/v1/sign-in", &json!({ "link": link })).await;
+        let set = answered.headers[SET_COOKIE].to_str().unwrap().to_owned();
+        assert!(set.contains("HttpOnly; SameSite=Strict"), "{set}");
+        let csrf = answered.expect(200)["csrf"].as_str().unwrap().to_owned();
+        let cookie = set.split(';').next().unwrap().to_owned();
+        Browser { url: stage.url.clone(), client: stage.client.clone(), cookie, csrf }
+    }
+
+    /// A request with the cookie alone, as any page could make the browser send it.
+    pub(crate) fn bare(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.client.request(method, format!("{}{path}", self.url)).header(COOKIE, &self.cookie)
+    }
+
+    /// A request as our own page sends it.
+    pub(crate) fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.bare(method, path).header("x-countersign-csrf", &self.csrf)
+    }
+
+    /// Reads something.
+    pub(crate) async fn get(&self, path: &str) -> Answered {
+        read(self.request(Method::GET, path).send().await.unwrap()).await
+    }
+
+    /// The cookie, for other ways in.
+    pub(crate) fn cookie(&self) -> &str {
+        &self.cookie
+    }
+}
+
+/// A link works once, whoever tries at the same time.
+#[tokio::test]
+async fn a_link_signs_in_once() {
+    let stage = Stage::new().await;
+    let link = stage.link("os:ann").await;
+    let mut tries = Vec::new();
+    for _ in 0..4 {
+        let (nobody, body) = (stage.nobody(), json!({ "link": link }));
+        tries.push(tokio::spawn(async move { nobody.post("/v1/sign-in", &body).await.status.as_u16() }));
+    }
+    let mut statuses = Vec::new();
+    for one in tries {
+        statuses.push(one.await.unwrap());
+    }
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 410, 410, 410]);
+}
+
+/// Whoever signs in decides under their own name, and is gone when they sign out.
+#[tokio::test]
+async fn a_browser_decides_as_its_person_until_it_signs_out() {
+    let stage = Stage::new().await;
+    let browser = Browser::sign_in(&stage, "os:ann").await;
+    let me = browser.get("/v1/me").await.expect(200);
+    assert_eq!(me["roles"], json!(["approver", "operator", "auditor"]));
+    assert_eq!(me["by"], "session");
+    read(browser.request(Method::POST, "/v1/calls").json(&json!({})).send().await.unwrap())
+        .await
+        .problem(403, "forbidden");
+
+    let call = stage.agent().await.submit("write_file", json!({})).await.expect(202);
+    let hold = &call["holds"][0];
+    let path = format!("/v1/holds/{}/decisions", hold["id"].as_str().unwrap());
+    let approve = json!({ "answer": "approve", "digest": hold["digest"] });
+    let decided = read(browser.request(Method::POST, &path).json(&approve).send().await.unwrap()).await.expect(200);
+    let decision = &decided["call"]["holds"][0]["decisions"][0];
+    assert_eq!(
+        (&decision["by"], &decision["channel"], &decision["kind"]),
+        (&json!("os:ann"), &json!("web"), &json!("person"))
+    );
+
+    let out = browser.request(Method::POST, "/v1/sign-out").json(&json!({})).send().await.unwrap();
+    assert_eq!(out.status(), 204);
+    browser.get("/v1/me").await.problem(401, "unauthenticated");
+}
+
+/// Expiry, idleness and revocation all end a credential, by the store's clock.
+#[tokio::test]
+async fn every_credential_ends() {
+    let test = TestMemory::new();
+    let stage = Stage::over(test.store(), POLICY).await;
+    let browser = Browser::sign_in(&stage, "os:ann").await;
+    let agent = stage.agent().await;
+    let spent = stage.link("os:ann").await;
+    let operator = stage.with(Role::Operator, "op").await;
+    let made = operator.post("/v1/tokens", &json!({ "role": "approver", "name": "bo" })).await.expect(201);
+    let bo = stage.nobody().token(made["token"].as_str().unwrap());
+    bo.get("/v1/holds").await.expect(200);
+    let listed = operator.get("/v1/tokens").await.expect(200);
+    assert!(!listed.to_string().contains(made["token"].as_str().unwrap()));
+    let revoke = format!("/v1/tokens/{}", made["id"].as_str().unwrap());
+    assert_eq!(operator.delete(&revoke).await.expect(200)["live"], false);
+    bo.get("/v1/holds").await.problem(401, "unauthenticated");
+
+    test.advance(Duration::from_secs(11 * 60)).await;
+    stage.nobody().post("/v1/sign-in", &json!({ "link": spent })).await.problem(410, "link_spent");
+    browser.get("/v1/me").await.expect(200);
+    test.advance(Duration::from_secs(31 * 60)).await;
+    browser.get("/v1/me").await.problem(401, "unauthenticated");
+    agent.get("/v1/me").await.expect(200);
+    test.advance(Duration::from_secs(24 * 3600)).await;
+    agent.get("/v1/me").await.problem(401, "unauthenticated");
+}
+
+/// A name is who a decision is recorded as, so not every name can be had.
+#[tokio::test]
+async fn tokens_have_honest_names_and_bounded_lives() {
+    let stage = Stage::new().await;
+    let store = &**stage.gate.store();
+    let create = async |role, name: &str, life: Option<&str>| {
+        let expires_after = life.map(|life| life.parse::<Span>().unwrap());
+        tokens::create(store, NewToken { role, name: name.to_owned(), expires_after }, "test").await.is_ok()
+    };
+    assert!(create(Role::Approver, "ann", Some("90d")).await);
+    assert!(!create(Role::Approver, "ann", Some("91d")).await);
+    for name in ["", " ann", "os:ann", "a/b", "a\nb", &"x".repeat(300)] {
+        assert!(!create(Role::Approver, name, None).await, "{name:?}");
+    }
+    assert!(!create(Role::Agent, "local", None).await);
+}
