@@ -1,0 +1,108 @@
+/** One live stream for the whole page. It reconnects by itself, and each time reads again what it may have missed. */
+import * as api from './api'
+import { clock } from './clock.svelte'
+import { holds } from './holds.svelte'
+import { read } from './json'
+import { backoff, MessageReader, type Message } from './sse'
+import type { Event } from './types'
+
+export type Connection = 'connecting' | 'live' | 'waiting' | 'signed-out'
+
+/** A stream that says nothing for so long is taken for dead; the server sends a comment more often. */
+const SILENCE = 45_000
+
+const CLOSING = ['hold.released', 'hold.expired', 'hold.cancelled', 'hold.superseded']
+
+class Tail {
+  connection = $state<Connection>('connecting')
+  /** When the next try is made, while waiting. */
+  retryAt = $state(0)
+  /** Grows with every event and every reconnection: a view that depends on it reads again. */
+  turn = $state(0)
+  last = $state.raw<Event | undefined>(undefined)
+  private cursor: string | null = null
+  private failures = 0
+  private abort: AbortController | undefined
+  private timer: ReturnType<typeof setTimeout> | undefined
+
+  start(): void {
+    addEventListener('online', () => this.retryNow())
+    document.addEventListener('visibilitychange', () => document.visibilityState === 'visible' && this.retryNow())
+    void this.run()
+  }
+
+  retryNow(): void {
+    if (this.connection !== 'waiting') return
+    clearTimeout(this.timer)
+    void this.run()
+  }
+
+  private async run(): Promise<void> {
+    this.connection = 'connecting'
+    this.abort = new AbortController()
+    try {
+      const stream = await api.events(this.cursor, this.abort.signal)
+      await holds.reload()
+      this.connection = 'live'
+      this.failures = 0
+      this.turn += 1
+      await this.read(stream)
+    } catch (error) {
+      if (error instanceof api.ApiError && error.problem.status === 401) {
+        this.connection = 'signed-out'
+        return
+      }
+    }
+    this.abort.abort()
+    this.wait()
+  }
+
+  private wait(): void {
+    const pause = backoff(this.failures)
+    this.failures += 1
+    this.connection = 'waiting'
+    this.retryAt = Date.now() + pause
+    this.timer = setTimeout(() => void this.run(), pause)
+  }
+
+  private async read(stream: ReadableStream<Uint8Array>): Promise<void> {
+    const reader = stream.pipeThrough(new TextDecoderStream() as unknown as TransformStream<Uint8Array, string>).getReader()
+    const messages = new MessageReader()
+    for (;;) {
+      const silence = setTimeout(() => this.abort?.abort(), SILENCE)
+      const { done, value } = await reader.read().finally(() => clearTimeout(silence))
+      if (done) return
+      for (const message of messages.push(value)) {
+        if (message.event === 'resync') {
+          this.cursor = null
+          return
+        }
+        this.take(message)
+      }
+    }
+  }
+
+  private take(message: Message): void {
+    if (message.id !== '') this.cursor = message.id
+    const event = eventOf(message)
+    if (!event) return
+    clock.learn(event.at)
+    this.last = event
+    this.turn += 1
+    if (!event.hold) return
+    if (event.event === 'hold.opened') {
+      if (!holds.all.has(event.hold)) holds.want(event.hold)
+    } else if (CLOSING.includes(event.event) || event.body.closes === true) holds.drop(event.hold)
+    else if (event.event === 'hold.decided') holds.want(event.hold)
+  }
+}
+
+function eventOf(message: Message): Event | undefined {
+  try {
+    return read(message.data) as Event
+  } catch {
+    return undefined
+  }
+}
+
+export const tail = new Tail()
