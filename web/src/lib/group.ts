@@ -1,6 +1,7 @@
 /** Holds of identical calls as one row, and what differs between the holds of a batch. */
+import { escape, escapeJson } from './escape'
 import { compact, leaves, of, parse } from './json'
-import type { Hold, HoldDetail, Risk } from './types'
+import type { Hold, HoldDetail, Risk, Warning } from './types'
 
 /** Identical calls that wait: the oldest leads. */
 export type Group = { key: string; lead: Hold; holds: Hold[] }
@@ -37,7 +38,19 @@ export function groupHolds(holds: Iterable<Hold>): Group[] {
   return [...groups.values()]
 }
 
-/** One thing about the holds of a batch. */
+/** Warnings about the holds of a batch, each once, with how many it concerns. */
+export function sharedWarnings(details: HoldDetail[]): Warning[] {
+  const found = new Map<string, { warning: Warning; count: number }>()
+  for (const warning of details.flatMap(({ warnings }) => warnings)) {
+    const key = `${warning.code} ${warning.place} ${warning.text}`
+    found.set(key, { warning, count: (found.get(key)?.count ?? 0) + 1 })
+  }
+  return [...found.values()].map(({ warning, count }) =>
+    count === 1 ? warning : { ...warning, text: `${warning.text} (${count} calls)` },
+  )
+}
+
+/** One thing about the holds of a batch. Name and values are safe to show. */
 export type Field = { name: string; values: (string | undefined)[] }
 
 /** Splits everything about the holds of a batch into what they share and what differs. */
@@ -62,10 +75,16 @@ function facts({ hold, arguments_text }: HoldDetail): Map<string, string> {
     ['agents', hold.agent.join(' › ')],
     ['rules', hold.because.map(({ rule }) => rule).join(', ')],
     ['the tool or agent says', hold.hint],
-    ['given along', hold.payload == null ? null : compact(of(hold.payload))],
   ]
-  const args = leaves(parse(arguments_text)).map(([place, value]): [string, string] => [`arguments${place}`, value])
-  return new Map([...known, ...args].flatMap(([name, value]) => (value === null || value === '' ? [] : [[name, value]])))
+  const json: [string, string][] = [
+    ...leaves(parse(arguments_text)).map(([place, value]): [string, string] => [`arguments${place}`, value]),
+    ...(hold.payload == null ? [] : [['given along', compact(of(hold.payload))] as [string, string]]),
+  ]
+  const given = known.filter((fact): fact is [string, string] => fact[1] !== null && fact[1] !== '')
+  return new Map([
+    ...given.map(([name, value]) => [name, escape(value)] as const),
+    ...json.map(([name, value]) => [escape(name), escapeJson(value)] as const),
+  ])
 }
 
 function terms({ approvals, from }: { approvals: number; from: string[] }): unknown {

@@ -33,9 +33,11 @@ export class Guard {
   /** The view was scrolled, resized or filled. */
   look(view: HTMLElement): void {
     if (document.visibilityState !== 'visible' || view.clientHeight === 0) return
-    if (view.scrollHeight !== this.height || view.clientWidth !== this.width) {
+    // The content, not the scroll height: that one grows and shrinks with the room around it.
+    const height = view.firstElementChild?.clientHeight ?? 0
+    if (height !== this.height || view.clientWidth !== this.width) {
       this.seen = []
-      this.height = view.scrollHeight
+      this.height = height
       this.width = view.clientWidth
     }
     this.seen = see(this.seen, view.scrollTop, view.scrollTop + view.clientHeight)

@@ -8,6 +8,9 @@ import type { Event } from './types'
 
 export type Connection = 'connecting' | 'live' | 'waiting' | 'signed-out'
 
+/** Hears an event; undefined after a reconnection, when anything may have happened. */
+export type Listener = (event: Event | undefined) => void
+
 /** A stream that says nothing for so long is taken for dead; the server sends a comment more often. */
 const SILENCE = 45_000
 
@@ -17,9 +20,7 @@ class Tail {
   connection = $state<Connection>('connecting')
   /** When the next try is made, while waiting. */
   retryAt = $state(0)
-  /** Grows with every event and every reconnection: a view that depends on it reads again. */
-  turn = $state(0)
-  last = $state.raw<Event | undefined>(undefined)
+  private listeners = new Set<Listener>()
   private cursor: string | null = null
   private failures = 0
   private abort: AbortController | undefined
@@ -31,10 +32,20 @@ class Tail {
     void this.run()
   }
 
+  /** Hears of every event until the returned function is called. */
+  listen(listener: Listener): () => void {
+    this.listeners.add(listener)
+    return () => void this.listeners.delete(listener)
+  }
+
   retryNow(): void {
     if (this.connection !== 'waiting') return
     clearTimeout(this.timer)
     void this.run()
+  }
+
+  private tell(event: Event | undefined): void {
+    for (const listener of this.listeners) listener(event)
   }
 
   private async run(): Promise<void> {
@@ -45,7 +56,7 @@ class Tail {
       await holds.reload()
       this.connection = 'live'
       this.failures = 0
-      this.turn += 1
+      this.tell(undefined)
       await this.read(stream)
     } catch (error) {
       if (error instanceof api.ApiError && error.problem.status === 401) {
@@ -87,8 +98,7 @@ class Tail {
     const event = eventOf(message)
     if (!event) return
     clock.learn(event.at)
-    this.last = event
-    this.turn += 1
+    this.tell(event)
     if (!event.hold) return
     if (event.event === 'hold.opened') {
       if (!holds.all.has(event.hold)) holds.want(event.hold)
