@@ -3,7 +3,7 @@ import { escapeJson } from './escape'
 import { compact, of } from './json'
 
 /** Characters of a line that anyone could still read. */
-const LENGTH = 200
+const LENGTH = 100
 
 /** The first members of the arguments: `amount: 20000, to: "Bo"`. Safe to show. */
 export function glimpse(args: unknown): string {
