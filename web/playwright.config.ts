@@ -5,8 +5,8 @@ export default defineConfig({
   testDir: 'e2e',
   // Each test starts its own server; two at once are enough for one machine.
   workers: 2,
-  timeout: 60_000,
-  expect: { timeout: 10_000 },
+  timeout: 90_000,
+  expect: { timeout: 20_000 },
   reporter: 'list',
   use: {
     viewport: { width: 1440, height: 900 },

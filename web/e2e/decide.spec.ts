@@ -6,7 +6,7 @@ test('a call appears live, is approved, and runs with exactly what was shown', a
   await expect(inbox.getByText('Nothing waits for you')).toBeVisible()
   const call = await countersign.submit(EMAIL)
   await open(inbox, 'send_email')
-  await expect(inbox.getByText('"bo@example.com"')).toBeVisible()
+  await expect(inbox.getByRole('region', { name: 'What will run' })).toContainText('"bo@example.com"')
   await armed(inbox)
   await inbox.keyboard.press('a')
   await expect(inbox.getByText('Approved send_email')).toBeVisible()

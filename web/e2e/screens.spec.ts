@@ -17,7 +17,7 @@ for (const [size, viewport] of Object.entries(SIZES)) {
       test.use({ viewport, colorScheme, contextOptions: { reducedMotion: 'reduce' } })
 
       test('every screen is usable by everybody', async ({ countersign, inbox }) => {
-        test.setTimeout(120_000)
+        test.setTimeout(240_000)
         await check(inbox, 'empty inbox')
         const definition = { description: 'Moves money', input_schema: { type: 'object', properties: { amount: { type: 'number' } } } }
         await countersign.submit({ tool: 'transfer_money', arguments: { amount: 20_000, to: { name: 'Bo' } }, hint: 'Rent', definition })

@@ -7,6 +7,7 @@
 const HIDDEN = /[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\p{Me}\u2800]/u
 const MARK = /\p{M}/u
 const LETTER = /[\p{L}\p{N}]/u
+const ASCII = /^[\x20-\x7e]*$/
 const PLAIN = /^[\x20-\x5b\x5d-\x7e]*[\x21-\x5b\x5d-\x7e]$/
 
 /** Marks on one letter that are still drawn there. */
@@ -17,9 +18,9 @@ export function escape(text: string): string {
   return PLAIN.test(text) ? text : escapeBy(text, short)
 }
 
-/** Shows JSON text: its own escapes stay as they are, and only what JSON leaves bare is escaped. */
+/** Shows text with escapes of its own, as JSON or the core's renderer write it: only what is left bare is escaped. */
 export function escapeJson(text: string): string {
-  return escapeBy(text, (char) => (char === ' ' || char === '\\' ? char : undefined))
+  return ASCII.test(text) ? text : escapeBy(text, (char) => (char === ' ' || char === '\\' ? char : undefined))
 }
 
 function escapeBy(text: string, known: (char: string, last: boolean) => string | undefined): string {

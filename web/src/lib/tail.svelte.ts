@@ -1,8 +1,8 @@
 /** One live stream for the whole page. It reconnects by itself, and each time reads again what it may have missed. */
 import * as api from './api'
-import { clock } from './clock.svelte'
 import { holds } from './holds.svelte'
 import { read } from './json'
+import { page } from './page.svelte'
 import { backoff, MessageReader, type Message } from './sse'
 import type { Event } from './types'
 
@@ -53,7 +53,7 @@ class Tail {
     this.abort = new AbortController()
     try {
       const stream = await api.events(this.cursor, this.abort.signal)
-      await holds.reload()
+      if (page.may('approver')) await holds.reload()
       this.connection = 'live'
       this.failures = 0
       this.tell(undefined)
@@ -97,7 +97,6 @@ class Tail {
     if (message.id !== '') this.cursor = message.id
     const event = eventOf(message)
     if (!event) return
-    clock.learn(event.at)
     this.tell(event)
     if (!event.hold) return
     if (event.event === 'hold.opened') {
@@ -107,9 +106,11 @@ class Tail {
   }
 }
 
+/** The event a message tells of; none where it is about the stream itself. */
 function eventOf(message: Message): Event | undefined {
   try {
-    return read(message.data) as Event
+    const event = read(message.data) as Event
+    return typeof event.event === 'string' ? event : undefined
   } catch {
     return undefined
   }
