@@ -91,7 +91,7 @@ function surroundings(folder: string): { env: NodeJS.ProcessEnv } {
 }
 
 async function serve(folder: string, listen: string): Promise<{ process: ChildProcess; url: string; sign_in: string }> {
-  const child = spawn(program(), ['serve', '--no-open', '--json', '--listen', listen, ...place(folder)], {
+  const child = spawn(program(), ['serve', '--json', '--listen', listen, ...place(folder)], {
     ...surroundings(folder),
     stdio: ['ignore', 'pipe', 'inherit'],
   })
