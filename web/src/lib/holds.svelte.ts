@@ -4,13 +4,18 @@ import type { Hold } from './types'
 
 /** Unknown holds that are fetched one by one; for more the whole list is read again. */
 const SINGLY = 8
+/** Milliseconds in which events are gathered before anything is fetched. */
+const SOON = 50
+/** Milliseconds between two readings of the whole list, and before another try after a failure. */
+const LATER = 1000
 
 class Holds {
   private rows = $state.raw<ReadonlyMap<string, Hold>>(new Map())
   private wanted = new Set<string>()
   /** A hold closes once: an answer that was already on its way must not bring it back. */
   private gone = new Set<string>()
-  private fetching = false
+  private timer: ReturnType<typeof setTimeout> | undefined
+  private pause = SOON
   loaded = $state(false)
 
   get all(): ReadonlyMap<string, Hold> {
@@ -48,23 +53,23 @@ class Holds {
   /** Fetches a hold that an event spoke of, together with others that arrive in the same breath. */
   want(id: string): void {
     this.wanted.add(id)
-    if (this.fetching) return
-    this.fetching = true
-    setTimeout(() => void this.fetch(), 50)
+    this.timer ??= setTimeout(() => void this.fetch(), this.pause)
   }
 
   private async fetch(): Promise<void> {
     const ids = [...this.wanted]
+    const began = performance.now()
     this.wanted.clear()
     try {
       if (ids.length > SINGLY) await this.reload()
       else await Promise.all(ids.map((id) => this.fetchOne(id)))
+      // A flood of holds must not become a flood of requests: most of the time goes by without any.
+      this.pause = ids.length > SINGLY ? LATER + 4 * (performance.now() - began) : SOON
     } catch {
-      // The tail notices a lost server by itself and reads everything again.
-    } finally {
-      this.fetching = false
-      if (this.wanted.size > 0) this.want([...this.wanted][0]!)
+      for (const id of ids) this.wanted.add(id)
+      this.pause = 2 * LATER
     }
+    this.timer = this.wanted.size > 0 ? setTimeout(() => void this.fetch(), this.pause) : undefined
   }
 
   private async fetchOne(id: string): Promise<void> {
