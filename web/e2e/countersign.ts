@@ -5,6 +5,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { expect, test as base, type Page } from '@playwright/test'
 
@@ -71,6 +72,11 @@ export class Countersign {
     const headers = { authorization: `Bearer ${this.token}`, 'content-type': 'application/json' }
     const text = typeof body === 'string' ? body : JSON.stringify(body)
     const answer = await fetch(this.url + path, { method, headers, body: body === undefined ? undefined : text })
+    if (answer.status === 429) {
+      // A good agent waits as long as it is told.
+      await delay(1000 * Number(answer.headers.get('retry-after') ?? 1))
+      return this.ask(method, path, body)
+    }
     if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`)
     return (await answer.json()) as T
   }

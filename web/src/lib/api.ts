@@ -17,7 +17,7 @@ export class ApiError extends Error {
 }
 
 /** Rows a page of a list asks for. */
-const PAGE = 1000
+const PAGE = 500
 
 let csrf = ''
 
