@@ -1,0 +1,139 @@
+/** A server of its own for each test, an agent that submits to it, and a browser that is signed in. */
+import { execFile, spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { setTimeout as delay } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { expect, test as base, type Page } from '@playwright/test'
+
+const POLICY = `
+policy:
+  otherwise: ask
+  expires_after: 10m
+  rules:
+    - { id: reads, allow: "read_*" }
+    - { id: big-transfers, ask: transfer_money, risk: high, reason: Transfers need a second look }
+    - { id: production, ask: deploy, risk: critical, reason: This reaches production }
+limits: { pending_per_session: 20000, submits_per_second: 100000 }
+`
+
+/** What an agent submits. */
+export type NewCall = { tool: string; arguments: unknown; session?: string; server?: string; hint?: string; definition?: unknown; agent?: string[] }
+export type Call = { id: string; state: string; arguments: unknown; refusal: { kind: string; reason?: string } | null; response: unknown }
+
+export class Countersign {
+  private constructor(
+    private readonly folder: string,
+    private process: ChildProcess,
+    readonly url: string,
+    readonly link: string,
+    private readonly token: string,
+  ) {}
+
+  static async start(): Promise<Countersign> {
+    const folder = await mkdtemp(join(tmpdir(), 'countersign-e2e-'))
+    await writeFile(join(folder, 'countersign.yml'), POLICY)
+    const { process, url, sign_in } = await serve(folder, '127.0.0.1:0')
+    const made = await promisify(execFile)(program(), ['token', 'create', '--role', 'agent', '--name', 'bank-bot', '--json', ...place(folder)], surroundings(folder))
+    return new Countersign(folder, process, url, sign_in, (JSON.parse(made.stdout) as { token: string }).token)
+  }
+
+  async submit(call: NewCall): Promise<Call> {
+    return this.ask('POST', '/v1/calls', { session: 'books', agent: ['banker'], ...call })
+  }
+
+  call(id: string): Promise<Call> {
+    return this.ask('GET', `/v1/calls/${id}`)
+  }
+
+  claim(id: string): Promise<{ arguments: unknown; fence: number }> {
+    return this.ask('POST', `/v1/calls/${id}/claim`, {})
+  }
+
+  /** Ends the server as a crash would, and starts another on the same store and address. */
+  async crash(): Promise<void> {
+    this.process.kill('SIGKILL')
+    await once(this.process, 'exit')
+  }
+
+  async restart(): Promise<void> {
+    this.process = (await serve(this.folder, new URL(this.url).host)).process
+  }
+
+  async stop(): Promise<void> {
+    if (this.process.exitCode === null && this.process.signalCode === null) await this.crash()
+    await rm(this.folder, { recursive: true, force: true })
+  }
+
+  private async ask<T>(method: string, path: string, body?: unknown): Promise<T> {
+    const headers = { authorization: `Bearer ${this.token}`, 'content-type': 'application/json' }
+    const text = typeof body === 'string' ? body : JSON.stringify(body)
+    const answer = await fetch(this.url + path, { method, headers, body: body === undefined ? undefined : text })
+    if (answer.status === 429) {
+      // A good agent waits as long as it is told.
+      await delay(1000 * Number(answer.headers.get('retry-after') ?? 1))
+      return this.ask(method, path, body)
+    }
+    if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`)
+    return (await answer.json()) as T
+  }
+}
+
+function program(): string {
+  const program = process.env.COUNTERSIGN_BIN
+  if (!program) throw new Error('set COUNTERSIGN_BIN to the countersign program, built with the web page')
+  return program
+}
+
+function place(folder: string): string[] {
+  return ['--config', join(folder, 'countersign.yml'), '--store', `sqlite:${join(folder, 'store.db')}`]
+}
+
+function surroundings(folder: string): { env: NodeJS.ProcessEnv } {
+  return { env: { PATH: process.env.PATH, HOME: folder } }
+}
+
+async function serve(folder: string, listen: string): Promise<{ process: ChildProcess; url: string; sign_in: string }> {
+  const child = spawn(program(), ['serve', '--json', '--listen', listen, ...place(folder)], {
+    ...surroundings(folder),
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  for await (const line of createInterface({ input: child.stdout })) {
+    return { process: child, ...(JSON.parse(line) as { url: string; sign_in: string }) }
+  }
+  throw new Error('the server ended before it listened')
+}
+
+export const test = base.extend<{ countersign: Countersign; inbox: Page }>({
+  countersign: async ({}, use) => {
+    const countersign = await Countersign.start()
+    await use(countersign)
+    await countersign.stop()
+  },
+  /** The inbox, signed in by the printed link. Errors and refused scripts or styles fail the test. */
+  inbox: async ({ countersign, page }, use) => {
+    const errors: string[] = []
+    page.on('pageerror', (error) => errors.push(error.message))
+    page.on('console', (message) => /Content.Security|TrustedHTML/i.test(message.text()) && errors.push(message.text()))
+    await page.goto(countersign.link)
+    await expect(page.getByRole('heading', { name: 'Inbox' })).toBeVisible()
+    await use(page)
+    expect(errors).toEqual([])
+  },
+})
+
+/** Opens the hold of a tool and waits for its facts. */
+export async function open(page: Page, tool: string): Promise<void> {
+  await page.getByRole('region', { name: 'List of holds' }).getByRole('button', { name: tool }).first().click()
+  await expect(page.getByRole('region', { name: 'What will run' })).toBeVisible()
+}
+
+/** Waits until approve would work. */
+export async function armed(page: Page): Promise<void> {
+  await expect(page.getByRole('button', { name: 'Approve', exact: true })).not.toHaveAttribute('aria-disabled', 'true')
+}
+
+export { expect }

@@ -1,0 +1,81 @@
+import { armed, expect, open, test } from './countersign'
+
+test('deny has the focus first, and approve is inert at first', async ({ countersign, inbox }) => {
+  await countersign.submit({ tool: 'send_email', arguments: {} })
+  await open(inbox, 'send_email')
+  await expect(inbox.getByRole('button', { name: 'Deny' })).toBeFocused()
+})
+
+/** B128: keys that were on their way when a hold appeared decide nothing. */
+test('stray keys never approve', async ({ countersign, inbox }) => {
+  const call = await countersign.submit({ tool: 'send_email', arguments: {} })
+  const list = inbox.getByRole('region', { name: 'List of holds' })
+  await expect(list).toBeVisible()
+  for (let turn = 0; turn < 20; turn += 1) {
+    // Opened anew each time, with yes on its heels.
+    await inbox.keyboard.press('Escape')
+    await inbox.keyboard.press('j')
+    await inbox.keyboard.press('a')
+  }
+  expect((await countersign.call(call.id)).state).toBe('pending')
+})
+
+/** B128: 256 KiB of arguments, of which the end was seen but not the middle. */
+test('approve needs the whole view', async ({ countersign, inbox }) => {
+  const content = Array.from({ length: 4000 }, (_, line) => `line ${line} ${'x'.repeat(50)}`).join('\n')
+  const call = await countersign.submit({ tool: 'write_file', arguments: { path: 'a.txt', content } })
+  await open(inbox, 'write_file')
+  const approve = inbox.getByRole('button', { name: 'Approve', exact: true })
+  const view = inbox.getByRole('region', { name: 'The hold in full' })
+  await view.evaluate((view) => view.scrollTo(0, view.scrollHeight))
+  await expect(inbox.getByText(/% seen/)).toBeVisible()
+  await inbox.keyboard.press('a')
+  await approve.click({ force: true })
+  expect((await countersign.call(call.id)).state).toBe('pending')
+
+  await view.evaluate(async (view) => {
+    for (let top = 0; top < view.scrollHeight; top += view.clientHeight * 0.8) {
+      view.scrollTo(0, top)
+      await new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(next)))
+    }
+  })
+  await armed(inbox)
+  await approve.click()
+  await expect(inbox.getByText('Approved write_file')).toBeVisible()
+})
+
+test('high risk takes a second act, critical risk the name of the tool', async ({ countersign, inbox }) => {
+  const transfer = await countersign.submit({ tool: 'transfer_money', arguments: { amount: 1 } })
+  await open(inbox, 'transfer_money')
+  await armed(inbox)
+  await inbox.keyboard.press('a')
+  await inbox.keyboard.press('a')
+  expect((await countersign.call(transfer.id)).state).toBe('pending')
+  const confirm = inbox.getByRole('button', { name: 'Approve it' })
+  await expect(confirm).not.toHaveAttribute('aria-disabled', 'true')
+  await confirm.click()
+  await expect(inbox.getByText('Approved transfer_money')).toBeVisible()
+
+  const deploy = await countersign.submit({ tool: 'deploy', arguments: {} })
+  await open(inbox, 'deploy')
+  await armed(inbox)
+  await inbox.keyboard.press('a')
+  await inbox.waitForTimeout(800)
+  await confirm.click({ force: true })
+  expect((await countersign.call(deploy.id)).state).toBe('pending')
+  await inbox.getByRole('textbox').last().fill('deploy')
+  await confirm.click()
+  await expect(inbox.getByText('Approved deploy')).toBeVisible()
+})
+
+/** Hostile text is shown as text, with its tricks spelled out. */
+test('script, markup and invisible characters stay text', async ({ countersign, inbox }) => {
+  const evil = '<img src=x onerror="document.title=1">\u202egnp.exe\u200b'
+  await countersign.submit({ tool: 'send_email', arguments: { to: evil, [evil]: 1 }, hint: evil, session: evil, agent: [evil] })
+  await open(inbox, 'send_email')
+  const view = inbox.getByRole('region', { name: 'The hold in full' })
+  await expect(view).toContainText('\\u{202e}gnp.exe\\u{200b}')
+  expect(await inbox.locator('img[src="x"]').count()).toBe(0)
+  expect(await inbox.evaluate(() => document.body.innerText.includes('\u202e'))).toBe(false)
+  await expect(inbox.getByRole('list', { name: 'Warnings' })).toContainText('direction of writing')
+})

@@ -1,0 +1,14 @@
+/** A call in one line, for lists. The pane shows all of it. */
+import { escapeJson } from './escape'
+import { compact, of } from './json'
+
+/** Characters of a line that anyone could still read. */
+const LENGTH = 100
+
+/** The first members of the arguments: `amount: 20000, to: "Bo"`. Safe to show. */
+export function glimpse(args: unknown): string {
+  const tree = of(args)
+  const text =
+    tree.kind === 'map' ? tree.members.map(([key, value]) => `${key}: ${compact(value)}`).join(', ') : compact(tree)
+  return text === '' ? 'no arguments' : escapeJson(text.slice(0, LENGTH))
+}
