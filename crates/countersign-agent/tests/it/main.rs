@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod bed;
+mod kill;
 mod loop_agents;
 mod loop_basics;
 mod loop_batches;
