@@ -152,7 +152,8 @@ impl Received {
 }
 
 fn is_models(item: &Value) -> bool {
-    let is = |key: &str, words: &[&str]| item.get(key).and_then(Value::as_str).is_some_and(|word| words.contains(&word));
+    let is =
+        |key: &str, words: &[&str]| item.get(key).and_then(Value::as_str).is_some_and(|word| words.contains(&word));
     is("role", &["assistant", "model"]) || is("type", &["function_call", "reasoning"])
 }
 

@@ -50,9 +50,12 @@ pub(super) async fn live(scene: &Scene, store: Arc<dyn Store>, death: Option<Dea
     });
     let gate = gate(Arc::new(store));
     let decider = tokio::spawn(decide_all(gate.clone(), scene.session.clone()));
-    let acted = move || match pass("effect") {
-        None => {}
-        Some(_) => die(),
+    let acted = move || -> fn() {
+        match pass("effect") {
+            None => || {},
+            Some("before") => die(),
+            Some(_) => || die(),
+        }
     };
     go_on(&team(scene, &gate, acted), &scene.session).await;
     decider.abort();

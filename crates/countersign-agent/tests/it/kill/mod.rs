@@ -1,5 +1,6 @@
 //! B108, B111, B112: a session of several turns, with agents nested two deep and holds side by side, killed with
 //! `kill -9` at every step that it takes, and gone on with by another process.
+#![expect(clippy::print_stdout, reason = "what was counted is part of the proof")]
 
 mod life;
 mod team;
@@ -82,11 +83,8 @@ impl World {
     }
 
     async fn check_calls(&self, scene: &Scene, counted: &mut Counted) {
-        let filter = CallFilter {
-            session: Some(scene.session.as_str().into()),
-            limit: Some(1_000),
-            ..CallFilter::default()
-        };
+        let filter =
+            CallFilter { session: Some(scene.session.as_str().into()), limit: Some(1_000), ..CallFilter::default() };
         let calls = self.store.calls(filter).await.unwrap();
         assert_eq!(calls.len(), CALLS, "no call is lost and none is proposed twice: {}", scene.session);
         let lines = std::fs::read_to_string(&scene.effects).unwrap_or_default();
@@ -111,7 +109,7 @@ impl World {
         let again = asked.values().sum::<usize>() - TURNS;
         assert!(again <= kills * AT_ONCE, "{again} turns were asked for again after {kills} kills: {asked:?}");
         counted.asked_again += again;
-        let agent = team(scene, &gate(Arc::clone(&self.store)), || {});
+        let agent = team(scene, &gate(Arc::clone(&self.store)), || || {});
         let messages = agent.session(scene.session.as_str()).messages().await.unwrap();
         check_messages(&messages);
         assert!(matches!(messages.last(), Some(Message::Model(said)) if said.text == "all done"), "{messages:?}");

@@ -66,8 +66,8 @@ pub(super) fn gate(store: Arc<dyn Store>) -> Gate {
     Gate::builder().store(store).policy(policy).without_sweeper().lease(LEASE).decided_elsewhere().build().unwrap()
 }
 
-/// Builds the team. `acted` is called after each effect.
-pub(super) fn team(scene: &Scene, gate: &Gate, acted: impl Fn() + Clone + Send + Sync + 'static) -> Agent {
+/// Builds the team. `acted` is called before each effect, and what it returns after it.
+pub(super) fn team(scene: &Scene, gate: &Gate, acted: impl Fn() -> fn() + Clone + Send + Sync + 'static) -> Agent {
     let begin = |name: &str| -> AgentBuilder {
         let note = acting("note", Repeat::AtMostOnce, scene, acted.clone());
         let touch = acting("touch", Repeat::Idempotent, scene, acted.clone());
@@ -93,15 +93,16 @@ fn model(scene: &Scene, name: &str) -> Arc<dyn Model> {
 }
 
 /// A tool that acts on the world outside: one synced line for each run.
-fn acting(name: &str, repeat: Repeat, scene: &Scene, acted: impl Fn() + Send + Sync + 'static) -> FnTool {
+fn acting(name: &str, repeat: Repeat, scene: &Scene, acted: impl Fn() -> fn() + Send + Sync + 'static) -> FnTool {
     let mut definition = Definition::new(name, "Writes a line.");
     definition.repeat = repeat;
     let (effects, acted) = (scene.effects.clone(), Arc::new(acted));
     countersign::tool::tool(definition, move |running| {
         let (effects, acted) = (effects.clone(), Arc::clone(&acted));
         async move {
+            let after = acted();
             write_line(&effects, &running).map_err(|error| ToolError::NoAnswer(error.to_string()))?;
-            acted();
+            after();
             Ok(Json::string("done"))
         }
     })
