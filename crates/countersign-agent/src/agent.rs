@@ -14,6 +14,7 @@ use crate::limits;
 use crate::model::Model;
 use crate::session::{Reply, Session};
 use crate::stream::{RunHandle, RunStream};
+use crate::team::Members;
 use crate::toolbox::Toolbox;
 use crate::turnstile::Turnstile;
 
@@ -52,6 +53,8 @@ impl Default for RunLimits {
 #[derive(Clone)]
 pub struct Agent {
     pub(crate) inner: Arc<Inner>,
+    /// Those it knows by name; empty where it has no team.
+    pub(crate) team: Members,
 }
 
 pub(crate) struct Inner {
@@ -67,6 +70,7 @@ pub(crate) struct Inner {
     pub(crate) timeout: Option<Duration>,
     pub(crate) max_tokens: Option<u32>,
     pub(crate) wording: Wording,
+    pub(crate) has_client: bool,
     pub(crate) sessions: Turnstile,
 }
 

@@ -1,5 +1,6 @@
 //! Builds an agent, and refuses one that could not work or would let calls pass unjudged.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use crate::agent::{Agent, Batch, Inner, RunLimits};
 use crate::error::AgentError;
 use crate::limits;
 use crate::model::Model;
-use crate::toolbox::{Kind, Slot, Toolbox};
+use crate::team::Members;
+use crate::toolbox::{Kind, Lead, Slot, Toolbox};
 use crate::turnstile::Turnstile;
 
 /// Collects the parts of an agent.
@@ -25,6 +27,7 @@ pub struct AgentBuilder {
     gate: Option<Gate>,
     scope: Scope,
     slots: Vec<Slot>,
+    named: Vec<(Way, Arc<str>)>,
     sets: Vec<(Arc<str>, Arc<dyn Toolset>)>,
     batch: Batch,
     limits: RunLimits,
@@ -32,6 +35,7 @@ pub struct AgentBuilder {
     approval_timeout: Option<Duration>,
     max_tokens: Option<u32>,
     wording: Wording,
+    has_client: bool,
 }
 
 impl AgentBuilder {
@@ -44,6 +48,7 @@ impl AgentBuilder {
             gate: None,
             scope: Scope::new(),
             slots: Vec::new(),
+            named: Vec::new(),
             sets: Vec::new(),
             batch: Batch::default(),
             limits: RunLimits::default(),
@@ -51,6 +56,7 @@ impl AgentBuilder {
             approval_timeout: None,
             max_tokens: None,
             wording: Wording::default(),
+            has_client: true,
         }
     }
 
@@ -109,24 +115,52 @@ impl AgentBuilder {
         self
     }
 
+    /// Says that no client is there to run its client tools: their calls are refused at once, and nobody is asked.
+    #[must_use]
+    pub fn without_client(mut self) -> Self {
+        self.has_client = false;
+        self
+    }
+
     /// An agent it may hand the conversation over to. That is a call of `agent:NAME`, judged like any other.
     #[must_use]
     pub fn handoff(mut self, agent: Agent) -> Self {
-        self.slots.push(Slot::handoff(agent));
+        self.slots.push(Slot::handoff(Lead::To(agent), None));
+        self
+    }
+
+    /// An agent of its [`Team`](crate::Team) that it may hand the conversation over to, by its name.
+    #[must_use]
+    pub fn handoff_to(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.named.push((Way::Handoff, name.into()));
         self
     }
 
     /// An agent it may give a task to and wait for. That is a call of `agent:NAME`, judged like any other.
     #[must_use]
     pub fn sub_agent(mut self, agent: Agent) -> Self {
-        self.slots.push(Slot::sub_agent(agent));
+        self.slots.push(Slot::sub_agent(Lead::To(agent), None));
+        self
+    }
+
+    /// An agent of its [`Team`](crate::Team) that it may give a task to and wait for, by its name.
+    #[must_use]
+    pub fn sub_agent_of_team(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.named.push((Way::Sub, name.into()));
         self
     }
 
     /// An agent it may give a task to without waiting. Its answer arrives before the run ends.
     #[must_use]
     pub fn background_agent(mut self, agent: Agent) -> Self {
-        self.slots.push(Slot::background(agent));
+        self.slots.push(Slot::background(Lead::To(agent), None));
+        self
+    }
+
+    /// An agent of its [`Team`](crate::Team) that it may give a task to without waiting, by its name.
+    #[must_use]
+    pub fn background_agent_of_team(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.named.push((Way::Background, name.into()));
         self
     }
 
@@ -224,12 +258,35 @@ impl AgentBuilder {
     }
 
     /// Builds the agent, and refuses one that could not work or would let calls pass unjudged.
-    pub fn build(mut self) -> Result<Agent, AgentError> {
+    pub fn build(self) -> Result<Agent, AgentError> {
+        let inner = self.build_among(&HashMap::new())?;
+        Ok(Agent { inner: Arc::new(inner), team: Members::default() })
+    }
+
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(crate) fn described(&self) -> Option<Arc<str>> {
+        self.description.clone()
+    }
+
+    /// Builds it among others that it may name, each with its description.
+    pub(crate) fn build_among(mut self, others: &HashMap<Arc<str>, Option<Arc<str>>>) -> Result<Inner, AgentError> {
         plausible(&self.name)?;
         let gate = self.gate.take().ok_or_else(|| AgentError::NoGate(Arc::clone(&self.name)))?;
+        for (way, name) in std::mem::take(&mut self.named) {
+            let unknown = || AgentError::NoSuchAgent { agent: Arc::clone(&self.name), other: Arc::clone(&name) };
+            let description = others.get(&name).ok_or_else(unknown)?.clone();
+            self.slots.push(way.slot(Lead::ToMember(name), description));
+        }
         for slot in &self.slots {
-            if let Some(other) = slot.kind.agent().filter(|other| !gate.is_same(other.gate())) {
-                return Err(AgentError::OtherGate(Arc::clone(other.name())));
+            match slot.kind.lead() {
+                Some(Lead::To(other)) if !gate.is_same(other.gate()) => {
+                    return Err(AgentError::OtherGate(Arc::clone(other.name())));
+                }
+                // A team looks at the gates of its members itself.
+                Some(Lead::To(_) | Lead::ToMember(_)) | None => {}
             }
         }
         if let Some(life) = hold_life(self.timeout, self.approval_timeout)? {
@@ -237,7 +294,7 @@ impl AgentBuilder {
         }
         self.limits.extensions = self.limits.extensions.min(limits::RUN_EXTENSIONS);
         let tools = Toolbox::new(self.slots, self.sets, &gate)?;
-        let inner = Inner {
+        Ok(Inner {
             name: self.name,
             description: self.description,
             instructions: self.instructions,
@@ -250,9 +307,26 @@ impl AgentBuilder {
             timeout: self.timeout,
             max_tokens: self.max_tokens,
             wording: self.wording,
+            has_client: self.has_client,
             sessions: Turnstile::default(),
-        };
-        Ok(Agent { inner: Arc::new(inner) })
+        })
+    }
+}
+
+/// How one agent leads to another.
+enum Way {
+    Handoff,
+    Sub,
+    Background,
+}
+
+impl Way {
+    fn slot(&self, lead: Lead, description: Option<Arc<str>>) -> Slot {
+        match self {
+            Way::Handoff => Slot::handoff(lead, description),
+            Way::Sub => Slot::sub_agent(lead, description),
+            Way::Background => Slot::background(lead, description),
+        }
     }
 }
 

@@ -117,5 +117,9 @@ impl Session {
 /// Whether the agent, or one that works for it, leaves this call's tool to the client.
 fn is_clients(agent: &Agent, call: &Call) -> bool {
     let Some(definition) = &call.definition else { return false };
-    agent.inner.tools.is_clients(definition) || agent.inner.tools.agents().any(|inner| is_clients(inner, call))
+    agent
+        .teammates()
+        .iter()
+        .map(|mate| &mate.inner.tools)
+        .any(|tools| tools.is_clients(definition) || tools.agents().any(|inner| is_clients(inner, call)))
 }

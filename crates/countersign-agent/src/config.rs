@@ -1,17 +1,17 @@
 //! The agents that a configuration describes.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use countersign::config::{self, AgentConfig, Config, ModelConfig};
-use countersign::{Definition, Gate, Tool};
+use countersign::{Definition, Gate, Tool, Toolset as _};
 
 use crate::agent::{Agent, Batch};
 use crate::builder::AgentBuilder;
 use crate::error::AgentError;
 use crate::model::{Model, ModelError};
-use crate::tools::{self, BUILTIN, CustomError, Made, Workspace};
+use crate::team::Team;
+use crate::tools::{self, BUILTIN, Bash, Builtin, CustomError, Made, Processes, Workspace};
 
 /// The name of the agent there is when the file names none.
 pub const DEFAULT_AGENT: &str = "agent";
@@ -36,6 +36,19 @@ pub struct Makings<'a> {
     pub gate: &'a Gate,
     /// Where their models come from.
     pub casting: &'a Casting<'a>,
+    /// Whether somebody takes the calls of tools that a client runs.
+    pub client: Client,
+    /// Where programs are written down while they run.
+    pub processes: Option<&'a Processes>,
+}
+
+/// Whether somebody takes the calls of tools that a client runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client {
+    /// Somebody does.
+    Present,
+    /// Nobody does: such calls are refused at once.
+    Absent,
 }
 
 /// Why a configured agent cannot be made.
@@ -63,8 +76,8 @@ pub enum ConfigError {
         /// Those there are.
         known: String,
     },
-    /// Agents that lead to each other have no end.
-    #[error("agents lead to each other in a circle: {0}; take one of these out of `sub_agents` or `handoffs`")]
+    /// Agents that give each other tasks have no end.
+    #[error("agents give each other tasks in a circle: {0}; take one of these out of `sub_agents`")]
     Circle(String),
     /// A tool cannot be used.
     #[error(transparent)]
@@ -94,10 +107,17 @@ pub fn agent_name<'a>(config: &'a Config, asked: Option<&'a str>) -> Result<&'a 
 }
 
 /// Every tool the configuration gives: its own, and the built-in ones whose names it does not take.
-pub fn all_tools(config: &Config, base: &Path, workspace: &Workspace) -> Result<Vec<Made>, CustomError> {
-    let own = config.tools.iter().map(|tool| tools::from_config(tool, base));
+pub fn all_tools(
+    config: &Config,
+    base: &Path,
+    workspace: &Workspace,
+    processes: Option<&Processes>,
+) -> Result<Vec<Made>, CustomError> {
+    let own = config.tools.iter().map(|tool| tools::from_config(tool, base, processes));
     let mut all: Vec<Made> = own.collect::<Result<_, _>>()?;
-    for tool in tools::builtin(workspace) {
+    let noted = processes.map(|processes| Arc::new(Bash::new(workspace).noted_in(processes.clone())) as Arc<dyn Tool>);
+    let builtin = noted.into_iter().fold(Builtin::new(workspace), Builtin::with);
+    for tool in builtin.tools() {
         let name = tool.definition().tool.clone();
         if !all.iter().any(|made| made.definition().tool == name) {
             all.push(Made::Tool(tool));
@@ -106,16 +126,20 @@ pub fn all_tools(config: &Config, base: &Path, workspace: &Workspace) -> Result<
     Ok(all)
 }
 
-/// Makes an agent, and the agents that it leads to.
+/// Makes an agent, and the agents that it leads to. Those may hand over to one another in circles.
 ///
 /// An agent whose `tools:` has the word `builtin` gets all built-in tools; one without `tools:` gets none.
 pub fn agent(makings: Makings<'_>, name: &str) -> Result<Agent, ConfigError> {
-    let tools = all_tools(makings.config, makings.base, makings.workspace)?;
-    let mut troupe = Troupe { makings, tools, made: BTreeMap::new(), path: Vec::new() };
+    let tools = all_tools(makings.config, makings.base, makings.workspace, makings.processes)?;
+    let troupe = Troupe { makings, tools };
     if makings.config.agents.is_empty() && name == DEFAULT_AGENT {
         return troupe.default_agent();
     }
-    troupe.agent(name)
+    troupe.check_tasks(name, &mut Vec::new())?;
+    let missing = || troupe.missing(name);
+    let builders: Result<Vec<AgentBuilder>, ConfigError> =
+        troupe.reached_from(name)?.into_iter().map(|described| troupe.begin_described(described)).collect();
+    Team::of(builders?)?.agent(name).ok_or_else(missing)
 }
 
 fn known_agents(config: &Config) -> String {
@@ -129,39 +153,57 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Agents in the making. One that several others lead to is made once.
+/// Agents in the making.
 struct Troupe<'a> {
     makings: Makings<'a>,
     tools: Vec<Made>,
-    made: BTreeMap<String, Agent>,
-    path: Vec<String>,
 }
 
-impl Troupe<'_> {
+impl<'a> Troupe<'a> {
     fn default_agent(&self) -> Result<Agent, ConfigError> {
         let begun = self.begin(&DEFAULT_AGENT.into(), None)?.instructions(DEFAULT_INSTRUCTIONS);
         Ok(self.tools.iter().fold(begun, with_tool).build()?)
     }
 
-    fn agent(&mut self, name: &str) -> Result<Agent, ConfigError> {
-        if let Some(made) = self.made.get(name) {
-            return Ok(made.clone());
-        }
-        if self.path.iter().any(|above| above == name) {
-            self.path.push(name.to_owned());
-            return Err(ConfigError::Circle(self.path.join(" → ")));
-        }
-        let config = self.makings.config;
-        let missing = || ConfigError::NoAgent { name: name.to_owned(), known: known_agents(config) };
-        let described = config.agents.iter().find(|agent| &*agent.name == name).ok_or_else(missing)?;
-        self.path.push(name.to_owned());
-        let made = self.make(described)?;
-        self.path.pop();
-        self.made.insert(name.to_owned(), made.clone());
-        Ok(made)
+    fn missing(&self, name: &str) -> ConfigError {
+        ConfigError::NoAgent { name: name.to_owned(), known: known_agents(self.makings.config) }
     }
 
-    fn make(&mut self, described: &AgentConfig) -> Result<Agent, ConfigError> {
+    fn described(&self, name: &str) -> Result<&'a AgentConfig, ConfigError> {
+        let found = self.makings.config.agents.iter().find(|agent| &*agent.name == name);
+        found.ok_or_else(|| self.missing(name))
+    }
+
+    /// Every agent that a conversation which begins with this one may come to, this one first.
+    fn reached_from(&self, name: &str) -> Result<Vec<&'a AgentConfig>, ConfigError> {
+        let mut reached = vec![self.described(name)?];
+        let mut at = 0;
+        while let Some(described) = reached.get(at).copied() {
+            for other in described.sub_agents.iter().chain(&described.handoffs) {
+                if !reached.iter().any(|known| known.name == *other) {
+                    reached.push(self.described(other)?);
+                }
+            }
+            at += 1;
+        }
+        Ok(reached)
+    }
+
+    /// Refuses tasks that are given in a circle: they would go down until the depth limit, and never come back.
+    fn check_tasks(&self, name: &str, path: &mut Vec<String>) -> Result<(), ConfigError> {
+        let seen = path.iter().any(|above| above == name);
+        path.push(name.to_owned());
+        if seen {
+            return Err(ConfigError::Circle(path.join(" → ")));
+        }
+        for other in &self.described(name)?.sub_agents {
+            self.check_tasks(other, path)?;
+        }
+        path.pop();
+        Ok(())
+    }
+
+    fn begin_described(&self, described: &AgentConfig) -> Result<AgentBuilder, ConfigError> {
         let mut builder = self.begin(&described.name, described.model.as_ref())?.batch(match described.batch {
             config::Batch::Independent => Batch::Independent,
             config::Batch::Barrier => Batch::Barrier,
@@ -182,20 +224,19 @@ impl Troupe<'_> {
         for tool in self.tools_of(described)? {
             builder = with_tool(builder, &tool);
         }
-        for other in &described.sub_agents {
-            builder = builder.sub_agent(self.agent(other)?);
-        }
-        for other in &described.handoffs {
-            builder = builder.handoff(self.agent(other)?);
-        }
-        Ok(builder.build()?)
+        builder = described.sub_agents.iter().cloned().fold(builder, AgentBuilder::sub_agent_of_team);
+        Ok(described.handoffs.iter().cloned().fold(builder, AgentBuilder::handoff_to))
     }
 
     fn begin(&self, name: &Arc<str>, model: Option<&ModelConfig>) -> Result<AgentBuilder, ConfigError> {
         let model = model.or(self.makings.config.model.as_ref());
         let model = (self.makings.casting)(name, model);
         let model = model.map_err(|why| ConfigError::Model { agent: Arc::clone(name), why })?;
-        Ok(Agent::builder(Arc::clone(name), model).gate(self.makings.gate.clone()))
+        let builder = Agent::builder(Arc::clone(name), model).gate(self.makings.gate.clone());
+        Ok(match self.makings.client {
+            Client::Present => builder,
+            Client::Absent => builder.without_client(),
+        })
     }
 
     fn tools_of(&self, described: &AgentConfig) -> Result<Vec<Made>, ConfigError> {

@@ -115,6 +115,19 @@ pub enum AgentError {
     /// A name that rules, paths or models cannot carry.
     #[error("`{0}` is no name for an agent: letters, digits, `_`, `-` and `.`, at most 48 of them")]
     BadName(Arc<str>),
+    /// Two agents of one name in a team.
+    #[error("two agents are called `{0}`")]
+    TwoAgents(Arc<str>),
+    /// An agent names another that is not in its team.
+    #[error(
+        "the agent `{agent}` names `{other}`, which is not in its team; agents that name others are built by `Team`"
+    )]
+    NoSuchAgent {
+        /// The agent.
+        agent: Arc<str>,
+        /// The name.
+        other: Arc<str>,
+    },
     /// Two tools of one name.
     #[error("two tools are called `{0}`")]
     TwoTools(String),

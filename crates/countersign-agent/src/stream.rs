@@ -96,6 +96,11 @@ impl RunStream {
         self.handle.cancel();
     }
 
+    /// Stops driving the run without ending it, as [`RunHandle::park`] does.
+    pub fn park(self) {
+        self.handle.park();
+    }
+
     /// Lets the rest of the events go and waits for the reply.
     pub async fn reply(self) -> Result<Reply, RunError> {
         self.handle.await

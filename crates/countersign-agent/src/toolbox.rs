@@ -22,18 +22,43 @@ pub(crate) enum Kind {
     /// The session's client runs it.
     Client,
     /// The thread goes over to this agent.
-    Handoff(Agent),
+    Handoff(Lead),
     /// This agent gets a task, and the call ends with its answer.
-    Sub(Agent),
+    Sub(Lead),
     /// This agent gets a task; its answer comes later.
-    Background(Agent),
+    Background(Lead),
+}
+
+/// The agent a tool leads to.
+#[derive(Clone)]
+pub(crate) enum Lead {
+    /// This one.
+    To(Agent),
+    /// The one of this name in the same team.
+    ToMember(Arc<str>),
+}
+
+impl Lead {
+    pub(crate) fn name(&self) -> &Arc<str> {
+        match self {
+            Lead::To(agent) => agent.name(),
+            Lead::ToMember(name) => name,
+        }
+    }
+
+    fn description(&self, told: Option<Arc<str>>) -> Option<Arc<str>> {
+        match self {
+            Lead::To(agent) => agent.inner.description.clone(),
+            Lead::ToMember(_) => told,
+        }
+    }
 }
 
 impl Kind {
-    /// The agent it leads to.
-    pub(crate) fn agent(&self) -> Option<&Agent> {
+    /// Where it leads to.
+    pub(crate) fn lead(&self) -> Option<&Lead> {
         match self {
-            Kind::Handoff(agent) | Kind::Sub(agent) | Kind::Background(agent) => Some(agent),
+            Kind::Handoff(lead) | Kind::Sub(lead) | Kind::Background(lead) => Some(lead),
             Kind::Here | Kind::Client => None,
         }
     }
@@ -51,26 +76,29 @@ impl Slot {
         Slot { tool: Arc::new(Stub(Arc::new(definition))), kind: Kind::Client }
     }
 
-    pub(crate) fn handoff(agent: Agent) -> Slot {
+    pub(crate) fn handoff(lead: Lead, told: Option<Arc<str>>) -> Slot {
         let schema = r#"{"properties":{"reason":{"description":"Why the other agent should go on.","type":"string"}},"type":"object"}"#;
-        Slot { tool: delegation(&agent, "Hands the whole conversation over to", schema), kind: Kind::Handoff(agent) }
+        Slot {
+            tool: delegation(&lead, told, "Hands the whole conversation over to", schema),
+            kind: Kind::Handoff(lead),
+        }
     }
 
-    pub(crate) fn sub_agent(agent: Agent) -> Slot {
-        Slot { tool: delegation(&agent, "Gives a task to, and waits for,", TASK), kind: Kind::Sub(agent) }
+    pub(crate) fn sub_agent(lead: Lead, told: Option<Arc<str>>) -> Slot {
+        Slot { tool: delegation(&lead, told, "Gives a task to, and waits for,", TASK), kind: Kind::Sub(lead) }
     }
 
-    pub(crate) fn background(agent: Agent) -> Slot {
-        let tool = delegation(&agent, "Gives a task, to be worked on in the background, to", TASK);
-        Slot { tool, kind: Kind::Background(agent) }
+    pub(crate) fn background(lead: Lead, told: Option<Arc<str>>) -> Slot {
+        let tool = delegation(&lead, told, "Gives a task, to be worked on in the background, to", TASK);
+        Slot { tool, kind: Kind::Background(lead) }
     }
 
     /// The name a model is offered, if nothing else has it.
     fn offered(&self) -> String {
         let tool = &self.tool.definition().tool;
         let name = match (&self.kind, &tool.server) {
-            (Kind::Handoff(agent), _) => format!("transfer_to_{}", agent.name()),
-            (Kind::Sub(agent) | Kind::Background(agent), _) => format!("ask_{}", agent.name()),
+            (Kind::Handoff(lead), _) => format!("transfer_to_{}", lead.name()),
+            (Kind::Sub(lead) | Kind::Background(lead), _) => format!("ask_{}", lead.name()),
             (Kind::Here | Kind::Client, Some(server)) => format!("{server}__{}", tool.name),
             (Kind::Here | Kind::Client, None) => tool.name.to_string(),
         };
@@ -83,12 +111,12 @@ const TASK: &str = r#"{"properties":{"task":{"description":"What to do, with all
 
 /// The call behind a hand-off or a task. Running it begins the child and nothing more, and its thread is named by the
 /// call, so that running it again begins nothing twice.
-fn delegation(agent: &Agent, does: &str, schema: &str) -> Arc<dyn Tool> {
-    let what = match &agent.inner.description {
-        Some(description) => format!("{does} the agent `{}`. {description}", agent.name()),
-        None => format!("{does} the agent `{}`.", agent.name()),
+fn delegation(lead: &Lead, told: Option<Arc<str>>, does: &str, schema: &str) -> Arc<dyn Tool> {
+    let what = match lead.description(told) {
+        Some(description) => format!("{does} the agent `{}`. {description}", lead.name()),
+        None => format!("{does} the agent `{}`.", lead.name()),
     };
-    let mut definition = Definition::new(format!("agent:{}", agent.name()), what);
+    let mut definition = Definition::new(format!("agent:{}", lead.name()), what);
     definition.input_schema =
         Json::ingest(schema, countersign::json::Bounds::PAYLOAD).unwrap_or_else(|_| Json::empty());
     definition.repeat = Repeat::Idempotent;
@@ -187,23 +215,26 @@ impl Toolbox {
         clients.any(|slot| slot.tool.definition().digest() == *definition)
     }
 
-    /// The agents that work for this one, or take over from it.
+    /// The agents that work for this one, or take over from it; not those it only names.
     pub(crate) fn agents(&self) -> impl Iterator<Item = &Agent> {
-        self.fixed.iter().filter_map(|slot| slot.kind.agent())
+        self.fixed.iter().filter_map(|slot| match slot.kind.lead()? {
+            Lead::To(agent) => Some(agent),
+            Lead::ToMember(_) => None,
+        })
     }
 
     /// The agent of this name that the thread may go over to.
-    pub(crate) fn handoff(&self, name: &str) -> Option<&Agent> {
+    pub(crate) fn handoff(&self, name: &str) -> Option<&Lead> {
         self.fixed.iter().find_map(|slot| match &slot.kind {
-            Kind::Handoff(agent) if &**agent.name() == name => Some(agent),
+            Kind::Handoff(lead) if &**lead.name() == name => Some(lead),
             _ => None,
         })
     }
 
     /// The agent of this name that works in the background.
-    pub(crate) fn background(&self, name: &str) -> Option<&Agent> {
+    pub(crate) fn background(&self, name: &str) -> Option<&Lead> {
         self.fixed.iter().find_map(|slot| match &slot.kind {
-            Kind::Background(agent) if &**agent.name() == name => Some(agent),
+            Kind::Background(lead) if &**lead.name() == name => Some(lead),
             _ => None,
         })
     }

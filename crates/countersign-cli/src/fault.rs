@@ -29,16 +29,23 @@ pub(crate) enum Exit {
     Interrupted,
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(match exit {
+impl Exit {
+    /// The number of it.
+    pub(crate) fn code(self) -> u8 {
+        match self {
             Exit::Failed => 1,
             Exit::Usage => 2,
             Exit::Refused => 3,
             Exit::Unreachable => 4,
             // What shells say of a program that Ctrl-C ended.
             Exit::Interrupted => 130,
-        })
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.code())
     }
 }
 

@@ -39,6 +39,19 @@ impl Kind {
     }
 }
 
+/// Opens a durable store for tests by its address, as another process would.
+///
+/// # Errors
+///
+/// When there is none, or it cannot be used.
+pub async fn open(url: &str) -> Result<Arc<dyn Store>> {
+    if url.starts_with("postgres") {
+        let options = PostgresOptions { readers: 2, allow_unsafe_durability: true, ..PostgresOptions::default() };
+        return Ok(Arc::new(PostgresStore::connect(url, options).await?));
+    }
+    Ok(countersign_store::connect(url).await?)
+}
+
 /// A SQLite store in a folder of its own.
 struct SqliteFile {
     folder: tempfile::TempDir,

@@ -51,9 +51,10 @@ impl Dialect for GenerateContent {
 
     fn body(&self, ask: &Ask<'_>) -> Result<Vec<u8>, ModelError> {
         let turns = turns(ask.prompt, DIALECT)?;
+        let unsigned = wants_signatures(ask.model).then(|| Json::string(UNSIGNED));
         let instructions = ask.prompt.instructions.as_deref().filter(|text| !text.trim().is_empty());
         json(&Body {
-            contents: turns.iter().map(content).collect(),
+            contents: turns.iter().map(|turn| content(turn, unsigned.as_ref())).collect(),
             system_instruction: instructions.map(|text| Content { role: None, parts: vec![Sent::text(text, None)] }),
             tools: tools(ask.prompt),
             generation_config: ask.max_tokens.map(|max_output_tokens| GenerationConfig { max_output_tokens }),
@@ -144,11 +145,30 @@ fn tools(prompt: &Prompt) -> Vec<Tools<'_>> {
     if function_declarations.is_empty() { Vec::new() } else { vec![Tools { function_declarations }] }
 }
 
-fn content<'a>(turn: &'a Turn<'a>) -> Content<'a> {
+/// `unsigned` stands where the first call of a turn has no signature.
+fn content<'a>(turn: &'a Turn<'a>, unsigned: Option<&'a Json>) -> Content<'a> {
     match turn {
         Turn::User(heard) => Content { role: Some("user"), parts: heard.iter().map(heard_part).collect() },
-        Turn::Model(told) => Content { role: Some("model"), parts: told.iter().filter_map(told_part).collect() },
+        Turn::Model(told) => {
+            let mut parts: Vec<Sent<'a>> = told.iter().filter_map(told_part).collect();
+            let first = parts.iter_mut().find(|sent| matches!(sent.part, Part::FunctionCall { .. }));
+            if let Some(first) = first.filter(|first| first.thought_signature.is_none()) {
+                first.thought_signature = unsigned;
+            }
+            Content { role: Some("model"), parts }
+        }
     }
+}
+
+/// What a model of the third generation and later wants to see on calls that it did not make itself: those that came
+/// into the conversation with a hand-over from another provider's model. Without it the provider refuses the history.
+const UNSIGNED: &str = "skip_thought_signature_validator";
+
+/// Whether the model refuses calls without a signature.
+fn wants_signatures(model: &str) -> bool {
+    let generation = model.rsplit('/').next().and_then(|name| name.strip_prefix("gemini-"));
+    let number = generation.and_then(|name| name.split(['.', '-']).next()).and_then(|word| word.parse::<u32>().ok());
+    number.is_some_and(|number| number >= 3)
 }
 
 fn heard_part<'a>(heard: &'a Heard<'a>) -> Sent<'a> {

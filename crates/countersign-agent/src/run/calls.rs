@@ -11,13 +11,13 @@ use countersign::{Call, CallId, CallState, Gate, Proposal, Refusal, RefusalKind}
 use tokio::task::JoinSet;
 
 use super::call::{has_ended, run_by_client, run_to_end, words};
-use super::delegate::Parent;
+use super::delegate::{Child, Parent};
 use super::{Answer, Run, Thread};
 use crate::agent::{Agent, Batch};
 use crate::error::RunError;
 use crate::event::{Place, RunEvent};
 use crate::model::{Given, Wanted};
-use crate::toolbox::{Kind, Listing, Slot};
+use crate::toolbox::{Kind, Lead, Listing, Slot};
 use crate::transcript::{Entry, History, Spent, Started};
 
 /// One turn's calls, and all that is needed to bring them to their ends.
@@ -35,16 +35,16 @@ pub(super) struct Turn {
     earlier: HashMap<Arc<str>, Arc<Call>>,
 }
 
-/// A call that was proposed, or refused before that.
-enum Begun {
-    Proposed { call: Arc<Call>, slot: Option<Arc<Slot>> },
-    Refused(Refusal),
+/// A call that was proposed.
+struct Begun {
+    call: Arc<Call>,
+    slot: Option<Arc<Slot>>,
 }
 
 /// How a call came to its end.
 struct Ending {
     given: Given,
-    call: Option<CallId>,
+    call: CallId,
     then: Then,
     spent: Spent,
     stops: Option<RunError>,
@@ -79,7 +79,7 @@ impl Thread {
         let (mut agent, mut spent, mut stops) = (None, Spent::default(), None);
         for ending in endings {
             given.push(ending.given);
-            calls.extend(ending.call);
+            calls.push(ending.call);
             spent += ending.spent;
             stops = stops.or(ending.stops);
             match ending.then {
@@ -151,22 +151,25 @@ impl Turn {
         let slot = self.listing.find(&wanted.name).cloned();
         let key = self.key(index);
         if let Some(call) = self.earlier.get(&key) {
-            return Ok(Begun::Proposed { call: Arc::clone(call), slot });
+            return Ok(Begun { call: Arc::clone(call), slot });
         }
-        if let Some(refusal) = slot.as_ref().and_then(|slot| self.refused_before_asking(index, slot)) {
-            return Ok(Begun::Refused(refusal));
-        }
+        let refusal = slot.as_ref().and_then(|slot| self.refused_before_asking(index, slot));
         let proposal = self.proposal(wanted, slot.as_deref(), key);
-        let call = match &slot {
-            Some(slot) => self.gate.submit(&*slot.tool, proposal).await?,
-            None => self.gate.refuse_unknown(proposal).await?,
+        let call = match (&slot, refusal) {
+            (Some(slot), None) => self.gate.submit(&*slot.tool, proposal).await?,
+            (Some(slot), Some(refusal)) => self.gate.refuse(&*slot.tool, proposal, refusal).await?,
+            (None, _) => self.gate.refuse_unknown(proposal).await?,
         };
-        Ok(Begun::Proposed { call, slot })
+        Ok(Begun { call, slot })
     }
 
-    /// A thread goes over to one agent at a time, and agents nest only so deep. Nobody is asked about more.
+    /// A thread goes over to one agent at a time, agents nest only so deep, and a client's tool needs a client. Nobody is
+    /// asked about more.
     fn refused_before_asking(&self, index: usize, slot: &Slot) -> Option<Refusal> {
-        let next = slot.kind.agent()?;
+        if matches!(slot.kind, Kind::Client) && !self.agent.inner.has_client {
+            return Some(Refusal::new(RefusalKind::Error).because("a client runs this tool, and none is connected"));
+        }
+        let next = slot.kind.lead()?;
         let joins = !matches!(slot.kind, Kind::Handoff(_)) || !self.place.agents.contains(next.name());
         if joins && self.place.agents.len() >= AGENT_DEPTH {
             let text = format!("more than {AGENT_DEPTH} agents would work inside one another");
@@ -192,13 +195,7 @@ impl Turn {
 
     /// Brings one call to its end, and whatever it began with it.
     async fn end(&self, wanted: &Wanted, begun: Begun) -> Result<Ending, RunError> {
-        let (call, slot) = match begun {
-            Begun::Refused(refusal) => {
-                let text = self.agent.inner.wording.refusal(&refusal).into();
-                return Ok(Ending::new(wanted, None, text, true));
-            }
-            Begun::Proposed { call, slot } => (call, slot),
-        };
+        let Begun { call, slot } = begun;
         let before_us = self.earlier.values().any(|earlier| earlier.id == call.id);
         let call = match &slot {
             Some(_) if before_us && has_ended(&call) => call,
@@ -207,7 +204,7 @@ impl Turn {
             None => call,
         };
         let (text, is_error) = words(&call, &self.agent.inner.wording);
-        let mut ending = Ending::new(wanted, Some(call.id), text, is_error);
+        let mut ending = Ending::new(wanted, call.id, text, is_error);
         ending.stops = stops_the_run(&call);
         if let Some(slot) = slot.filter(|_| call.state == CallState::Succeeded) {
             self.follow(&slot.kind, &call, &mut ending).await?;
@@ -219,45 +216,46 @@ impl Turn {
     async fn follow(&self, kind: &Kind, call: &Call, ending: &mut Ending) -> Result<(), RunError> {
         match kind {
             Kind::Here | Kind::Client => {}
-            Kind::Handoff(agent) => {
-                ending.given.text = format!("The conversation is now with `{}`.", agent.name()).into();
-                ending.then = Then::HandOver(Arc::clone(agent.name()));
+            Kind::Handoff(lead) => {
+                ending.given.text = format!("The conversation is now with `{}`.", lead.name()).into();
+                ending.then = Then::HandOver(Arc::clone(lead.name()));
             }
-            Kind::Sub(agent) => {
-                let Answer { text, spent } = self.parent().child(agent, call.id).work(Some(call)).await?;
+            Kind::Sub(lead) => {
+                let Answer { text, spent } = self.child(lead, call)?.work(Some(call)).await?;
                 ending.given.text = text;
                 ending.spent = spent;
             }
-            Kind::Background(agent) => {
-                self.parent().child(agent, call.id).write_task_down(call).await?;
-                ending.given.text = format!("`{}` works on it and will report before the end.", agent.name()).into();
+            Kind::Background(lead) => {
+                self.child(lead, call)?.write_task_down(call).await?;
+                ending.given.text = format!("`{}` works on it and will report before the end.", lead.name()).into();
                 let thread = call.id.to_string().into();
-                ending.then = Then::Background(Started { agent: Arc::clone(agent.name()), thread });
+                ending.then = Then::Background(Started { agent: Arc::clone(lead.name()), thread });
             }
         }
         Ok(())
     }
 
-    fn parent(&self) -> Parent {
-        Parent {
+    /// The child that a call began.
+    fn child(&self, lead: &Lead, call: &Call) -> Result<Child, RunError> {
+        let unknown = || RunError::Damaged(format!("`{}` knows no agent `{}`", self.agent.name(), lead.name()));
+        let agent = self.agent.led_to(lead).ok_or_else(unknown)?;
+        let parent = Parent {
             run: Arc::clone(&self.run),
             run_name: Arc::clone(&self.run_name),
             place: Arc::clone(&self.place),
             gate: self.gate.clone(),
-        }
+        };
+        Ok(parent.child(&agent, call.id))
     }
 
     /// Waits for every hold of the turn. A call that was allowed at once may lapse meanwhile; it is proposed anew.
     async fn until_all_holds_are_closed(&self, begun: Vec<Begun>) -> Result<Vec<Begun>, RunError> {
         let mut ready = Vec::with_capacity(begun.len());
         for begun in begun {
-            ready.push(match begun {
-                Begun::Proposed { call, slot } => Begun::Proposed { call: self.gate.wait(call.id).await?, slot },
-                Begun::Refused(refusal) => Begun::Refused(refusal),
-            });
+            ready.push(Begun { call: self.gate.wait(begun.call.id).await?, ..begun });
         }
         for (index, (begun, wanted)) in ready.iter_mut().zip(&self.wanted).enumerate() {
-            let Begun::Proposed { call, slot: Some(slot) } = begun else { continue };
+            let Begun { call, slot: Some(slot) } = begun else { continue };
             let now = self.gate.store().now().await?;
             let waited_too_long = call.holds.is_empty() && call.due_at().is_some_and(|due| due <= now);
             if call.state == CallState::Allowed && waited_too_long
@@ -272,7 +270,7 @@ impl Turn {
 }
 
 impl Ending {
-    fn new(wanted: &Wanted, call: Option<CallId>, text: Arc<str>, is_error: bool) -> Ending {
+    fn new(wanted: &Wanted, call: CallId, text: Arc<str>, is_error: bool) -> Ending {
         let given = Given { label: Arc::clone(&wanted.label), name: Arc::clone(&wanted.name), text, is_error };
         Ending { given, call, then: Then::Nothing, spent: Spent::default(), stops: None }
     }

@@ -90,13 +90,16 @@ fn task_of(call: &Call) -> Arc<str> {
 impl Thread {
     /// The thread goes over to another agent. Whoever took part stays in the path, so their rules keep binding.
     pub(super) fn hand_over(&mut self, to: &str) -> Result<(), RunError> {
-        let next = self.agent.inner.tools.handoff(to).cloned();
+        let next = self.agent.inner.tools.handoff(to).and_then(|lead| self.agent.led_to(lead));
         let next = next.ok_or_else(|| RunError::Damaged(format!("`{}` hands over to no `{to}`", self.agent.name())))?;
         let others = self.place.agents.iter().filter(|agent| *agent != next.name());
         let agents = others.chain([next.name()]).cloned().collect();
         self.place = Arc::new(Place { thread: Arc::clone(&self.place.thread), agents });
         self.gate = self.run.agent.inner.gate.asking_like(&self.gate).scoped(&next.inner.scope);
-        self.earlier_agents.push(std::mem::replace(&mut self.agent, next));
+        let before = std::mem::replace(&mut self.agent, next);
+        if !self.earlier_agents.iter().any(|earlier| earlier.name() == before.name()) {
+            self.earlier_agents.push(before);
+        }
         Ok(())
     }
 
@@ -111,7 +114,7 @@ impl Thread {
     pub(super) fn drive_in_background(&mut self, child: Started) -> Result<(), RunError> {
         let unknown = || RunError::Damaged(format!("`{}` knows no agent `{}`", self.agent.name(), child.agent));
         let mut took_part = [&self.agent].into_iter().chain(&self.earlier_agents);
-        let agent = took_part.find_map(|agent| agent.inner.tools.background(&child.agent)).cloned();
+        let agent = took_part.find_map(|agent| agent.led_to(agent.inner.tools.background(&child.agent)?));
         let agent = agent.ok_or_else(unknown)?;
         let parent = Parent {
             run: Arc::clone(&self.run),

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::clip::Clip;
-use super::process::{self, Ended};
+use super::process::{self, Ended, Processes, Watch};
 use super::{Workspace, answer, define};
 use crate::limits;
 
@@ -19,10 +19,14 @@ use crate::limits;
 ///
 /// This is no sandbox: a command can do whatever the user it runs as can do. Commands that plainly name a protected
 /// file are refused, which stops mistakes and nothing else. What decides is the policy, and the person it asks.
+///
+/// What a command started ends with it, also what left its process group (`setsid`, `nohup`), found on Linux by a variable
+/// that descendants inherit. A program that clears its environment as well outlives its command.
 pub struct Bash {
     definition: Arc<Definition>,
     workspace: Workspace,
     variables: Vec<(String, String)>,
+    processes: Option<Processes>,
 }
 
 #[derive(Deserialize)]
@@ -34,7 +38,12 @@ struct Input {
 impl Bash {
     /// A shell that starts in the workspace's folder, with an almost empty environment.
     pub fn new(workspace: &Workspace) -> Bash {
-        Bash { definition: Arc::new(definition()), workspace: workspace.clone(), variables: Vec::new() }
+        Bash {
+            definition: Arc::new(definition()),
+            workspace: workspace.clone(),
+            variables: Vec::new(),
+            processes: None,
+        }
     }
 
     /// Gives commands an environment variable. Commands get no other than these and a few harmless ones.
@@ -44,7 +53,14 @@ impl Bash {
         self
     }
 
-    async fn execute(&self, input: Input) -> Result<Json, ToolError> {
+    /// Writes down what runs, so that what outlives this process is found.
+    #[must_use]
+    pub fn noted_in(mut self, processes: Processes) -> Bash {
+        self.processes = Some(processes);
+        self
+    }
+
+    async fn execute(&self, input: Input, watch: &Watch) -> Result<Json, ToolError> {
         if let Some(path) = self.workspace.mentions_protected(&input.command) {
             let text = format!("the command names `{path}`, which is protected: configuration, store and keys");
             return Err(ToolError::Failed(text));
@@ -56,7 +72,7 @@ impl Bash {
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         // `--` keeps a command that begins with a dash from being read as an option.
         command.args(["--noprofile", "--norc", "-c", "--", &input.command]);
-        let ran = process::run_merged(command, time, Clip::new(limits::COMMAND_OUTPUT_END)).await;
+        let ran = process::run_merged(command, watch, time, Clip::new(limits::COMMAND_OUTPUT_END)).await;
         let ran = ran.map_err(|error| ToolError::Failed(format!("the shell could not be started: {error}")))?;
         match ran.ended {
             Ended::Exited(code) => answer(&json!({ "exit_code": code, "output": ran.output.text() })),
@@ -106,6 +122,6 @@ impl Tool for Bash {
     }
 
     async fn run(&self, running: Running) -> Result<Json, ToolError> {
-        self.execute(running.input()?).await
+        self.execute(running.input()?, &Watch::of(&running, self.processes.as_ref())).await
     }
 }

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use countersign::config::{ToolConfig, ToolRun};
 use countersign::json::{Bounds, IngestError};
 use countersign::schema::SchemaError;
 use countersign::{Definition, Json, Tool};
 
+use super::process::Processes;
 use crate::limits;
 
 mod command;
@@ -65,20 +67,30 @@ pub enum CustomError {
         /// Why.
         why: String,
     },
+    /// It may run for no time, or for too long.
+    #[error("tool `{tool}` has a `timeout` that is not between 1 ms and {most:?}")]
+    Timeout {
+        /// The tool.
+        tool: Arc<str>,
+        /// The longest there is.
+        most: Duration,
+    },
     /// It runs in a way that this version does not know.
     #[error("tool `{0}` runs in a way that is not known here")]
     UnknownRun(Arc<str>),
 }
 
-/// Makes a tool of what an operator wrote. Commands start in `base`, the folder of the configuration file.
-pub fn from_config(config: &ToolConfig, base: &Path) -> Result<Made, CustomError> {
+/// Makes a tool of what an operator wrote. Commands start in `base`, the folder of the configuration file, and are
+/// written down in `processes` while they run.
+pub fn from_config(config: &ToolConfig, base: &Path, processes: Option<&Processes>) -> Result<Made, CustomError> {
     let definition = Arc::new(definition(config)?);
     match &config.run {
         ToolRun::Client => Ok(Made::Client(definition)),
         ToolRun::Command(words) => match words.split_first() {
             Some((program, rest)) if !program.is_empty() => {
                 let tool = command::CommandTool::new(definition, program.clone(), rest.to_vec(), base.to_owned());
-                Ok(Made::Tool(Arc::new(tool)))
+                let time = within(config)?;
+                Ok(Made::Tool(Arc::new(tool.within(time).noted_in(processes.cloned()))))
             }
             _ => Err(CustomError::NoCommand(Arc::clone(&config.name))),
         },
@@ -88,6 +100,16 @@ pub fn from_config(config: &ToolConfig, base: &Path) -> Result<Made, CustomError
             Ok(Made::Tool(Arc::new(tool)))
         }
         _ => Err(CustomError::UnknownRun(Arc::clone(&config.name))),
+    }
+}
+
+/// How long a program may run, where the operator says so.
+fn within(config: &ToolConfig) -> Result<Option<Duration>, CustomError> {
+    match config.timeout {
+        Some(time) if time.is_zero() || time > limits::COMMAND_TIME_MOST => {
+            Err(CustomError::Timeout { tool: Arc::clone(&config.name), most: limits::COMMAND_TIME_MOST })
+        }
+        time => Ok(time),
     }
 }
 

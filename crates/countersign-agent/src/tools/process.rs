@@ -1,4 +1,14 @@
 //! Runs a program in a process group of its own, and ends the whole group with it.
+//!
+//! A program can leave its group (`setsid`). On Linux what left it is found by a variable that descendants inherit, and
+//! ended too; one that also clears its environment is not. Only a sandbox would hold it.
+
+mod ledger;
+#[cfg(target_os = "linux")]
+mod proc;
+#[cfg(not(target_os = "linux"))]
+#[path = "process/no_proc.rs"]
+mod proc;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,6 +21,9 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
+
+pub(crate) use ledger::Watch;
+pub use ledger::{Processes, Survivor};
 
 use super::clip::Clip;
 use crate::limits;
@@ -49,10 +62,10 @@ pub(crate) struct Ran {
 }
 
 /// Runs a command whose output and errors go to one pipe, in the order they are written.
-pub(crate) async fn run_merged(mut command: Command, time: Duration, output: Clip) -> io::Result<Ran> {
+pub(crate) async fn run_merged(mut command: Command, watch: &Watch, time: Duration, output: Clip) -> io::Result<Ran> {
     let (reader, writer) = io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
-    let group = Group { child: Some(command.spawn()?) };
+    let group = Group::start(&mut command, watch)?;
     // The command keeps our ends of the pipe; while they are open there is no end to read.
     drop(command);
     let reader = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
@@ -62,12 +75,13 @@ pub(crate) async fn run_merged(mut command: Command, time: Duration, output: Cli
 /// Runs a command that reads `input` and whose output and errors are kept apart.
 pub(crate) async fn run_with_input(
     mut command: Command,
+    watch: &Watch,
     time: Duration,
     input: Vec<u8>,
     output: Clip,
 ) -> io::Result<Ran> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut group = Group { child: Some(command.spawn()?) };
+    let mut group = Group::start(&mut command, watch)?;
     let pipes = group.child.as_mut().map(|child| (child.stdout.take(), child.stderr.take()));
     let Some((Some(stdout), Some(stderr))) = pipes else { return Err(io::Error::other("the pipes are missing")) };
     finish(group, time, input, (stdout, output), (stderr, Clip::new(limits::FAILURE_BYTES))).await
@@ -104,7 +118,7 @@ async fn finish(
         let in_time = status.await;
         let status = group.end().await?;
         if !read_all {
-            // All that the command started is dead; only what left its group could still hold a pipe open.
+            // All that the command started is dead; only what hid from us could still hold a pipe open.
             let _ = tokio::time::timeout(limits::COMMAND_DRAIN, &mut read).await;
         }
         match in_time {
@@ -138,9 +152,22 @@ async fn drain(from: &mut (impl AsyncRead + Unpin), into: &mut Clip) {
 /// anybody else, so no stranger is ever hit.
 struct Group {
     child: Option<Child>,
+    mark: String,
+    /// Forgotten last: fields are dropped in order, after the group was killed.
+    _noted: Option<ledger::Noted>,
 }
 
 impl Group {
+    fn start(command: &mut Command, watch: &Watch) -> io::Result<Group> {
+        let mark = uuid::Uuid::new_v4().simple().to_string();
+        let mut noted = watch.begin(&mark)?;
+        let child = command.env(proc::MARK, &mark).spawn()?;
+        if let Some(noted) = &mut noted {
+            noted.runs_as(child.id());
+        }
+        Ok(Group { child: Some(child), mark, _noted: noted })
+    }
+
     fn pid(&self) -> Option<Pid> {
         let id = self.child.as_ref().and_then(Child::id)?;
         Pid::from_raw(i32::try_from(id).ok()?)
@@ -163,6 +190,7 @@ impl Group {
         if let Some(pid) = self.pid() {
             // The only error left is that there is nobody to kill.
             let _ = kill_process_group(pid, Signal::KILL);
+            proc::kill_strays(&self.mark);
         }
     }
 

@@ -46,6 +46,9 @@ pub enum PathError {
     /// It is a pipe, a socket or a device.
     #[error("`{0}` is neither a file nor a folder")]
     Special(String),
+    /// It leads elsewhere than it did when the call was judged.
+    #[error("`{0}` leads elsewhere by now than when the call was judged")]
+    Moved(String),
     /// It is empty, too long, too deep, or goes round in circles.
     #[error("`{path}` cannot be used: {why}")]
     Bad {
@@ -131,19 +134,24 @@ impl Workspace {
         self.protected.mentioned(text, self.root())
     }
 
-    /// Finds the place a path means, whether or not there is a file yet.
-    pub(crate) fn place(&self, path: &str) -> Result<Place, PathError> {
-        Walk::begin(self, path, Missing::Refuse)?.place()
+    /// Finds the place that is meant, whether or not there is a file yet.
+    pub(crate) fn place(&self, spot: impl Into<Spot>) -> Result<Place, PathError> {
+        Walk::begin(self, spot.into(), Missing::Refuse)?.place()
     }
 
     /// Like [`Workspace::place`], and makes the folders that are missing on the way.
-    pub(crate) fn place_with_folders(&self, path: &str) -> Result<Place, PathError> {
-        Walk::begin(self, path, Missing::Create)?.place()
+    pub(crate) fn place_with_folders(&self, spot: impl Into<Spot>) -> Result<Place, PathError> {
+        Walk::begin(self, spot.into(), Missing::Create)?.place()
     }
 
     /// Opens a folder.
-    pub(crate) fn folder(&self, path: &str) -> Result<OwnedFd, PathError> {
-        Walk::begin(self, path, Missing::Refuse)?.folder()
+    pub(crate) fn folder(&self, spot: impl Into<Spot>) -> Result<OwnedFd, PathError> {
+        Walk::begin(self, spot.into(), Missing::Refuse)?.folder()
+    }
+
+    /// Says where a path leads, every link followed; what is not there yet, by the nearest folder that is.
+    pub(crate) fn resolve(&self, path: &str) -> Result<Resolved, PathError> {
+        Walk::begin(self, path.into(), Missing::Suppose)?.resolved()
     }
 
     /// Opens a file that was found in an open folder, without following a link. None where it is no plain file.
@@ -169,6 +177,41 @@ impl Workspace {
 enum Missing {
     Refuse,
     Create,
+    /// Take them as they would be.
+    Suppose,
+}
+
+/// A path to walk.
+#[derive(Clone, Debug)]
+pub(crate) struct Spot {
+    path: String,
+    /// Whether it was resolved before, so that a link on the way was put there since.
+    is_resolved: bool,
+}
+
+impl Spot {
+    /// Where a call's argument led when the call was judged; where it leads now, if that was nowhere.
+    pub(crate) fn judged(place: Option<&countersign::place::Place>, argument: &str) -> Spot {
+        match place {
+            Some(place) => Spot { path: place.path().to_owned(), is_resolved: true },
+            None => argument.into(),
+        }
+    }
+}
+
+impl From<&str> for Spot {
+    fn from(path: &str) -> Spot {
+        Spot { path: path.to_owned(), is_resolved: false }
+    }
+}
+
+/// Where a path leads.
+#[derive(Debug)]
+pub(crate) enum Resolved {
+    /// To a file, there or not yet.
+    File(PathBuf),
+    /// To a folder that is there.
+    Folder(PathBuf),
 }
 
 /// A name in an open folder: where a file is, or would be.

@@ -98,7 +98,12 @@ impl Model for Script {
 
 /// B111: whenever a model is asked, every call has exactly one result, right after it.
 fn check_whole(prompt: &Prompt) {
-    let mut messages = prompt.messages.iter().peekable();
+    check_messages(&prompt.messages);
+}
+
+/// B111: every call has exactly one result, right after it.
+pub(crate) fn check_messages(messages: &[Message]) {
+    let mut messages = messages.iter();
     while let Some(message) = messages.next() {
         match message {
             Message::Model(said) if !said.calls.is_empty() => match messages.next() {

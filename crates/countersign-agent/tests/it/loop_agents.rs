@@ -75,6 +75,8 @@ async fn one_turn_hands_over_to_one_agent() {
     assert_eq!(&*boss.run("go").await.unwrap().text, "one");
     assert_eq!(two.asked(), 0);
     assert!(one.results()[1].is_error);
+    let log = bed.log().await;
+    assert_eq!(log.iter().filter(|name| **name == "call.refused").count(), 1, "it is on the record");
 }
 
 /// B115, B117: a task is a call judged by the parent; the child's answer is its result, and an inner hold pauses both.
@@ -207,7 +209,13 @@ async fn too_deep_is_refused_before_anybody_is_asked() {
     assert_eq!(last.asked(), 0);
     let refused = deepest.unwrap().result();
     assert!(refused.is_error && refused.text.contains("more than 16 agents"), "{refused:?}");
-    assert_eq!(bed.log().await.iter().filter(|name| **name == "call.submitted").count(), 15);
+    let log = bed.log().await;
+    let count = |what: &str| log.iter().filter(|name| **name == what).count();
+    assert_eq!(
+        (count("call.submitted"), count("call.refused"), count("hold.opened")),
+        (16, 1, 0),
+        "it is on the record"
+    );
 }
 
 /// B115: what the child may do is the strictest of both policies, unless the parent lets it follow its own.

@@ -7,7 +7,7 @@ use countersign::{Answer, Definition, Json};
 use countersign_agent::Batch;
 use tokio::sync::Notify;
 
-use crate::bed::{ALLOW, ASK, Bed, MIXED, Script, calls, says};
+use crate::bed::{ALLOW, ASK, Bed, MIXED, Script, Turn, calls, says};
 
 fn texts(script: &Script) -> Vec<String> {
     script.results().iter().map(|given| given.text.to_string()).collect()
@@ -105,6 +105,28 @@ async fn a_free_call_does_not_lapse_at_the_barrier() {
     bed.approve(&hold).await;
     run.await.unwrap();
     assert_eq!(texts(&script), ["read done", "send done"]);
+}
+
+/// B74: a call that waits for a person takes no slot: with more waiting than the machine has threads, a free call still
+/// runs, and the time of a tool begins when it does, not when it was asked about.
+#[tokio::test]
+async fn waiting_takes_no_slot_and_no_time_of_the_tool() {
+    let bed = Bed::new(MIXED);
+    let mut wanted = vec![("send", "{}"); 100];
+    wanted.push(("read", "{}"));
+    let script = Script::new([Turn::Call(wanted), says("ok")]);
+    let run = bed.agent(&script).spawn("go");
+    let holds = bed.holds_open(100).await;
+    while bed.ran().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(bed.ran(), ["read {}"]);
+    let waiting = bed.gate.get(holds[0].call.id).await.unwrap();
+    assert!(waiting.lease.is_none(), "nothing is claimed while people think");
+    for hold in &holds {
+        bed.answer(hold, Answer::deny("no")).await;
+    }
+    run.await.unwrap();
 }
 
 /// B73: one call, one hold at a time.

@@ -38,6 +38,19 @@ async fn a_client_runs_its_tool_once() {
     assert_eq!(&*script.result().text, "at home");
 }
 
+/// B130: where no client is there, a call of its tool is refused at once and on the record; nobody is asked or waited for.
+#[tokio::test]
+async fn without_a_client_its_tools_are_refused_at_once() {
+    let bed = Bed::new(ASK);
+    let script = Script::new([calls([("locate", "{}")]), says("never mind")]);
+    let locate = Definition::new("locate", "Where the user is.");
+    let agent = bed.agent_with(&script, |builder| builder.client_tool(locate).without_client());
+    assert_eq!(&*agent.run("where am I?").await.unwrap().text, "never mind");
+    assert!(script.result().is_error && script.result().text.contains("none is connected"), "{:?}", script.result());
+    assert_eq!(bed.log().await.iter().filter(|name| **name == "call.refused").count(), 1);
+    assert!(!bed.log().await.contains(&"hold.opened"));
+}
+
 /// B129: a client leaves alone what is not its own; nobody answers it as unknown.
 #[tokio::test]
 async fn a_client_cannot_take_a_tool_it_does_not_own() {

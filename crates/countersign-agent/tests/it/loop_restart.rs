@@ -9,18 +9,26 @@ use countersign_testkit::stores::Kind;
 
 use crate::bed::{Bed, Script, calls, says};
 
-const DURABLE: [Kind; 2] = [Kind::Sqlite, Kind::Postgres];
+pub(crate) const DURABLE: [Kind; 2] = [Kind::Sqlite, Kind::Postgres];
 const ASK: &str = "otherwise: ask\nrules: [{ allow: [read, 'agent:*'] }]";
 
 /// Parks a run at its holds and comes back in a new process with another script.
-async fn restart(kind: Kind) -> (Box<dyn TestStore>, Bed) {
+pub(crate) async fn restart(kind: Kind) -> (Box<dyn TestStore>, Bed) {
+    restart_under(kind, ASK).await
+}
+
+pub(crate) async fn restart_under(kind: Kind, policy: &str) -> (Box<dyn TestStore>, Bed) {
     let stores = kind.fresh().await.unwrap();
-    let bed = Bed::on(stores.store(), ASK);
+    let bed = Bed::on(stores.store(), policy);
     (stores, bed)
 }
 
-async fn reborn(stores: &dyn TestStore, bed: &Bed) -> Bed {
-    let again = Bed::on(stores.reopen().await, ASK);
+pub(crate) async fn reborn(stores: &dyn TestStore, bed: &Bed) -> Bed {
+    reborn_under(stores, bed, ASK).await
+}
+
+pub(crate) async fn reborn_under(stores: &dyn TestStore, bed: &Bed, policy: &str) -> Bed {
+    let again = Bed::on(stores.reopen().await, policy);
     Bed { ran: Arc::clone(&bed.ran), ..again }
 }
 

@@ -38,8 +38,8 @@ pub(crate) struct Args {
     /// List the sessions there are
     #[arg(long, conflicts_with_all = ["agent", "resume", "session"])]
     list: bool,
-    /// Use this model of the configured provider
-    #[arg(long, value_name = "NAME")]
+    /// Use this model: NAME of the configured provider, or PROVIDER/NAME with the provider's usual key variable
+    #[arg(long, value_name = "[PROVIDER/]NAME")]
     pub(crate) model: Option<String>,
     /// Play the model yourself: type its calls, as in `transfer_money amount=100`, and its answers
     #[arg(long, conflicts_with_all = ["model", "script"])]
@@ -59,7 +59,7 @@ const EXAMPLES: &str = r#"Examples:
   countersign run --resume session_0190…             # go on after a restart
   countersign run banker "send 100 to Bo" --json     # one event a line; never asks
 
-In a conversation: Ctrl-C stops the run, Ctrl-D or /quit ends."#;
+In a conversation: Ctrl-C stops the run, twice leaves at once, Ctrl-D or /quit ends."#;
 
 /// Runs an agent.
 pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {

@@ -45,7 +45,7 @@ fn run_lint(args: &LintArgs, form: Form) -> Result<(), Fault> {
     let home = Home::from_env();
     let settings = Settings::load(&args.place, &home)?;
     let workspace = workspace(&settings, &home, "memory:")?;
-    let all = all_tools(&settings.config, &base(&settings)?, &workspace);
+    let all = all_tools(&settings.config, &base(&settings)?, &workspace, None);
     let all = all.map_err(|error| Fault::usage(error).next("correct it under `tools:` in the configuration"))?;
     let found: Vec<Finding> = all.iter().flat_map(|made| lint(&made.definition())).collect();
     let configured = |finding: &&Finding| settings.config.tools.iter().any(|tool| tool.name == finding.tool.name);

@@ -3,12 +3,11 @@
 use std::future::Future;
 use std::io;
 
-use crossterm::event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use futures::StreamExt as _;
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::draw::{SMALLEST, Screen};
-use super::terminal::{Guard, flush, size};
+use super::terminal::{Guard, flush, next_event, size};
 use crate::out::{BOLD, DIM, fit, paint};
 use crate::signals::Signals;
 
@@ -19,6 +18,8 @@ pub(crate) struct Item {
     pub(crate) title: String,
     /// With which arguments.
     pub(crate) detail: String,
+    /// How many there are of it.
+    pub(crate) count: usize,
 }
 
 /// What came of it.
@@ -41,7 +42,6 @@ pub(crate) async fn pick(
 ) -> io::Result<Picked> {
     let mut guard = Guard::take()?;
     flush()?;
-    let mut events = EventStream::new();
     let mut list = List { items, focus: focus.min(items.len().saturating_sub(1)) };
     tokio::pin!(changed);
     loop {
@@ -50,7 +50,7 @@ pub(crate) async fn pick(
             biased;
             () = &mut changed => return Ok(Picked::Changed),
             () = signals.any() => return Ok(Picked::Stop),
-            event = events.next() => event,
+            event = next_event() => event,
         };
         match event {
             None => return Ok(Picked::Stop),
@@ -93,6 +93,10 @@ impl List<'_> {
         None
     }
 
+    fn count(&self) -> usize {
+        self.items.iter().map(|item| item.count).sum()
+    }
+
     fn draw(&self, size: (usize, usize)) -> Screen {
         if size.0 < SMALLEST.0 || size.1 < SMALLEST.1 {
             let words = format!("Make the window larger: {} by {} at least.", SMALLEST.0, SMALLEST.1);
@@ -103,7 +107,7 @@ impl List<'_> {
         let room = size.1 - 3;
         // The window follows the focus.
         let top = self.focus.saturating_sub(room - 1);
-        let mut rows = vec![border('┌', '┐', &format!(" {} calls wait for a decision ", self.items.len()), width)];
+        let mut rows = vec![border('┌', '┐', &format!(" {} calls wait for a decision ", self.count()), width)];
         for (index, item) in self.items.iter().enumerate().skip(top).take(room) {
             let sign = if index == self.focus { '›' } else { ' ' };
             let text = fit(&format!("{sign} {} {}  {}", index + 1, item.title, item.detail), width);
@@ -127,7 +131,7 @@ mod tests {
     use super::*;
 
     fn items(count: usize) -> Vec<Item> {
-        (0..count).map(|at| Item { title: format!("tool_{at}"), detail: "x".repeat(300) }).collect()
+        (0..count).map(|at| Item { title: format!("tool_{at}"), detail: "x".repeat(300), count: 1 }).collect()
     }
 
     /// B126: every row fits, the one in focus is always drawn and marked by more than colour.

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::os::fd::AsFd as _;
 use std::panic;
 use std::sync::Once;
 use std::time::{Duration, Instant};
@@ -9,14 +10,14 @@ use std::time::{Duration, Instant};
 use countersign::Answer;
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{
-    self, DisableBracketedPaste, DisableFocusChange, EnableBracketedPaste, EnableFocusChange, Event, EventStream,
-    KeyEventKind,
+    self, DisableBracketedPaste, DisableFocusChange, EnableBracketedPaste, EnableFocusChange, Event, KeyEventKind,
 };
 use crossterm::terminal::{
     Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{execute, queue};
-use futures::StreamExt as _;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use super::dialog::{Dialog, Question, Step};
 use super::draw::{Screen, draw};
@@ -61,7 +62,6 @@ pub(crate) async fn ask(
     let mut guard = Guard::take()?;
     let begin = Instant::now();
     flush()?;
-    let mut events = EventStream::new();
     let mut dialog = Dialog::new(question, begin.elapsed());
     let mut tick = tokio::time::interval(TICK);
     let mut touched = false;
@@ -73,7 +73,7 @@ pub(crate) async fn ask(
             () = &mut closed => break Asked::Closed,
             () = signals.any() => break Asked::Stop,
             () = &mut joined, if !touched => break Asked::Joined,
-            event = events.next() => event,
+            event = next_event() => event,
             _ = tick.tick() => continue,
         };
         touched |= matches!(event, Some(Ok(Event::Key(_) | Event::Paste(_))));
@@ -101,6 +101,36 @@ pub(crate) async fn ask(
         }
     };
     Ok(asked)
+}
+
+/// The next key, paste or change of size; none once the terminal is gone.
+///
+/// Crossterm's own stream waits on a thread that holds its reader. Dropped, it wakes that thread once, and whoever looks
+/// at the input next may take the wake-up: then the thread never ends, and the next question never begins. This waits
+/// for the input to be readable, and can be dropped at any moment.
+pub(super) async fn next_event() -> Option<io::Result<Event>> {
+    loop {
+        let stdin = io::stdin();
+        // Asked of a terminal that is gone, crossterm reads for ever.
+        if rustix::termios::tcgetattr(&stdin).is_err() {
+            return None;
+        }
+        match event::poll(Duration::ZERO) {
+            Ok(true) => return Some(event::read()),
+            Ok(false) => {}
+            Err(error) => return Some(Err(error)),
+        }
+        #[expect(deprecated, reason = "its successor is unsafe code; standard input outlives this borrow")]
+        let input = match AsyncFd::with_interest(stdin.as_fd(), Interest::READABLE) {
+            Ok(input) => input,
+            Err(error) => return Some(Err(error)),
+        };
+        tokio::select! {
+            ready = input.readable() => if let Err(error) = ready { return Some(Err(error)) },
+            // A change of size makes nothing readable.
+            () = tokio::time::sleep(TICK) => {}
+        }
+    }
 }
 
 pub(super) fn size() -> (usize, usize) {

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use countersign::config::ModelConfig;
+use countersign::config::{Config, ModelConfig, ToolRun};
 use countersign::{Gate, Store};
-use countersign_agent::config::{self, Makings};
+use countersign_agent::config::{self, Client, Makings};
 use countersign_agent::model::{self, Lines, Manual, Model, ModelError, Scripted, Sources};
-use countersign_agent::tools::Workspace;
+use countersign_agent::tools::{Processes, Survivor, Workspace};
 use countersign_agent::{Agent, Listed, RunError};
 
 use super::{Attended, Typist};
@@ -20,6 +20,8 @@ use crate::out;
 use crate::settings::{Place, Settings, read_bytes};
 use crate::watch::Watcher;
 
+/// Where programs that tools start are written down, in the data folder.
+const PROCESSES: &str = "processes";
 /// Sessions read at once.
 const PAGE: usize = 100;
 
@@ -97,13 +99,41 @@ fn make_agent(
     let workspace = workspace(settings, home, address)?;
     let cast = Cast::of(args, &base, typist)?;
     let casting = |agent: &str, config: Option<&ModelConfig>| cast.model(agent, config);
-    let makings = Makings { config: &settings.config, base: &base, workspace: &workspace, gate, casting: &casting };
+    let processes = Processes::at(home.data_folder()?.join(PROCESSES))?;
+    tell_survivors(&processes)?;
+    let makings = Makings {
+        config: &settings.config,
+        base: &base,
+        workspace: &workspace,
+        gate,
+        casting: &casting,
+        client: Client::Absent,
+        processes: Some(&processes),
+    };
     let agent = config::agent(makings, name)?;
+    tell_clients(settings);
     let described = settings.config.agents.iter().find(|agent| &*agent.name == name);
     for server in described.iter().flat_map(|agent| &agent.mcp_servers) {
         out::warn(format_args!("the tools of the MCP server `{}` are not available here", out::safe_lines(server)));
     }
     Ok(agent)
+}
+
+/// Says which programs of earlier runs still run. Whether to end them is the person's choice: what they did is in doubt.
+fn tell_survivors(processes: &Processes) -> Result<(), Fault> {
+    for Survivor { pid, call, tool } in processes.survivors()? {
+        let tool = out::safe_lines(&tool);
+        out::warn(format_args!("a program of an earlier run still runs: {tool}, process {pid}, for {call}"));
+    }
+    Ok(())
+}
+
+/// Says which tools cannot run here, before a model finds out.
+fn tell_clients(settings: &Settings) {
+    for tool in settings.config.tools.iter().filter(|tool| tool.run == ToolRun::Client) {
+        let name = out::safe_lines(&tool.name);
+        out::warn(format_args!("a client runs the tool `{name}`, and there is none here: its calls are refused"));
+    }
 }
 
 /// The folder that paths in the configuration start from.
@@ -158,14 +188,46 @@ impl<'a> Cast<'a> {
             Cast::Manual(typist) => Ok(Arc::new(Manual::new(Arc::clone(typist) as Arc<dyn Lines>))),
             Cast::Script(script) => Ok(Arc::new(script.playing(agent))),
             Cast::Configured { name, base, typist } => {
+                let config = name.map_or_else(|| Ok(config.cloned()), |name| chosen(name, config))?;
                 let config = config.ok_or_else(|| ModelError::Settings("no model is configured".to_owned()))?;
-                let mut config = config.clone();
-                if let Some(name) = name {
-                    config.name = Some((*name).to_owned());
-                }
                 configured(agent, &config, base, Arc::clone(typist))
             }
         }
+    }
+}
+
+/// The model that `--model` means: `PROVIDER/NAME`, or a name at the configured provider.
+///
+/// SECURITY: another provider never gets the key of the configured one; it has its own, from the environment.
+fn chosen(words: &str, config: Option<&ModelConfig>) -> Result<Option<ModelConfig>, ModelError> {
+    // Places that speak a provider's language name their models with slashes of their own.
+    let own_names = config.is_some_and(|config| config.provider == "openai-compatible");
+    let split = words.split_once('/').filter(|_| !own_names);
+    let named = split.and_then(|(provider, name)| Some((provider, name, key_variable(provider)?)));
+    let renamed = |config: &ModelConfig, name: &str| {
+        let mut config = config.clone();
+        config.name = Some(name.to_owned());
+        config
+    };
+    match (named, config) {
+        (None, config) => Ok(config.map(|config| renamed(config, words))),
+        (Some((provider, name, _)), Some(config)) if config.provider == provider => Ok(Some(renamed(config, name))),
+        (Some((provider, name, variable)), _) => {
+            let key = format!("${{{variable}}}");
+            let said = serde_json::json!({ "model": { "provider": provider, "name": name, "api_key": key } });
+            let read = Config::from_yaml("--model", &said.to_string(), &|name| std::env::var(name).ok());
+            read.map(|config| config.model).map_err(|error| ModelError::Settings(error.to_string()))
+        }
+    }
+}
+
+/// The environment variable with the key of a provider that `--model` may name.
+fn key_variable(provider: &str) -> Option<&'static str> {
+    match provider {
+        "anthropic" => Some("ANTHROPIC_API_KEY"),
+        "openai" => Some("OPENAI_API_KEY"),
+        "gemini" => Some("GEMINI_API_KEY"),
+        _ => None,
     }
 }
 

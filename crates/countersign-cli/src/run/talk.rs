@@ -17,7 +17,7 @@ use super::keyboard::Keyboard;
 use super::teller::Teller;
 use super::typist::Wanted;
 use crate::commands::{Form, open_holds};
-use crate::fault::Fault;
+use crate::fault::{Exit, Fault};
 use crate::out::{self, BOLD, DIM, WAIT};
 use crate::person::person;
 use crate::prompt::{self, Asked, Choice, Item, Picked};
@@ -130,7 +130,7 @@ impl Talk {
             if self.attended == Attended::Yes && !stopped && !self.open.is_empty() {
                 if self.put(stream).await? == Wish::Stop {
                     stopped = true;
-                    stream.cancel();
+                    self.stop(stream)?;
                 }
                 self.catch_up(&session).await?;
                 continue;
@@ -139,12 +139,11 @@ impl Talk {
             tokio::select! {
                 biased;
                 () = self.signals.any() => {
-                    // Twice means now: the run's holds are withdrawn by whoever resumes or sweeps it.
                     if stopped {
-                        return Ok(());
+                        leave_at_once();
                     }
                     stopped = true;
-                    stream.cancel();
+                    self.stop(stream)?;
                 }
                 event = stream.next() => match event {
                     Some(event) => self.take(event, &session).await?,
@@ -158,6 +157,12 @@ impl Talk {
             }
         }
         Ok(())
+    }
+
+    /// Ends the run: what waits is withdrawn, what runs is left in doubt, and its history is made whole.
+    fn stop(&mut self, stream: &RunStream) -> Result<(), Fault> {
+        stream.cancel();
+        self.teller.say(out::paint(DIM, "stopping; once more ends at once"))
     }
 
     /// Takes what happened while a question was on the screen.
@@ -241,7 +246,8 @@ impl Talk {
     }
 
     async fn pick(&mut self, stream: &mut RunStream) -> Result<Picked, Fault> {
-        let items: Vec<Item> = self.open.iter().map(item).collect();
+        let first = alike(&self.open);
+        let items: Vec<Item> = first.iter().filter_map(|(at, count)| Some(item(self.open.get(*at)?, *count))).collect();
         let news = Notify::new();
         let listed: Vec<HoldId> = self.open.iter().map(|hold| hold.id).collect();
         let changes = |event: &RunEvent| match event {
@@ -250,7 +256,11 @@ impl Talk {
             _ => false,
         };
         let picking = prompt::pick(&items, self.focus, news.notified(), &mut self.signals);
-        Ok(meanwhile(stream, &mut self.backlog, &news, changes, picking).await?)
+        Ok(match meanwhile(stream, &mut self.backlog, &news, changes, picking).await? {
+            // Each of several alike still gets a decision of its own: the oldest is next.
+            Picked::At(at) => first.get(at).map_or(Picked::Changed, |(first, _)| Picked::At(*first)),
+            picked => picked,
+        })
     }
 
     /// Shows a hold and records what the person decides.
@@ -354,11 +364,38 @@ async fn meanwhile<T>(
     }
 }
 
-fn item(hold: &Hold) -> Item {
+/// Ends the process here and now: a person who asks twice does not want to wait for a store that does not answer.
+///
+/// Nothing is lost by it. What was written stays written, as after a crash, and `--resume` goes on from there.
+fn leave_at_once() -> ! {
+    out::say("");
+    std::process::exit(i32::from(Exit::Interrupted.code()))
+}
+
+/// Holds of the same call by the same agents are one item: where the first of each is, and how many there are.
+fn alike(open: &[Hold]) -> Vec<(usize, usize)> {
+    let same = |one: &Hold, other: &Hold| {
+        let (one, other) = (&one.call.facts, &other.call.facts);
+        one.tool == other.tool && one.arguments == other.arguments && one.path.agents == other.path.agents
+    };
+    let mut first: Vec<(usize, usize)> = Vec::new();
+    for (at, hold) in open.iter().enumerate() {
+        let known = first.iter_mut().find(|(at, _)| open.get(*at).is_some_and(|earlier| same(earlier, hold)));
+        match known {
+            Some((_, count)) => *count += 1,
+            None => first.push((at, 1)),
+        }
+    }
+    first
+}
+
+fn item(hold: &Hold, count: usize) -> Item {
     let facts = &hold.call.facts;
     let agents: Vec<String> = facts.path.agents.iter().map(|agent| escape(agent)).collect();
+    let times = if count > 1 { format!(" ×{count}") } else { String::new() };
     Item {
-        title: format!("{}: {}", agents.join(" › "), escape(&facts.tool.to_string())),
+        title: format!("{}: {}{times}", agents.join(" › "), escape(&facts.tool.to_string())),
         detail: prompt::on_one_line(hold.call.shown_arguments().as_str()),
+        count,
     }
 }

@@ -166,9 +166,82 @@ fn mistakes_say_what_to_do() {
     bed.write("wrong.yml", "agents: { a: { tools: [builtin, raed_file] } }\n");
     let ran = bed.say("run --config wrong.yml --script script.yml a go").expect(2);
     assert!(ran.stderr.contains("raed_file") && ran.stderr.contains("`read_file`"), "{ran:?}");
-    bed.write("wrong.yml", "agents: { a: { sub_agents: [b] }, b: { handoffs: [a] } }\n");
+    bed.write("wrong.yml", "agents: { a: { sub_agents: [b] }, b: { sub_agents: [a] } }\n");
     let ran = bed.say("run --config wrong.yml --script script.yml a go").expect(2);
     assert!(ran.stderr.contains("a → b → a"), "{ran:?}");
+}
+
+/// Agents that hand over to one another load and talk.
+#[test]
+fn configured_agents_hand_over_to_and_fro() {
+    let script = "agents:\n  sales: [{ calls: [{ tool: transfer_to_support, arguments: {} }] }, { text: Sold. }]\n  \
+                  support: [{ calls: [{ tool: transfer_to_sales, arguments: {} }] }]\n";
+    let bed = scene("  otherwise: allow\n", script);
+    let agents = "agents: { sales: { handoffs: [support] }, support: { handoffs: [sales] } }\n";
+    bed.write("two.yml", &format!("store: sqlite:agent.db\n{agents}policy: {{ otherwise: allow }}\n"));
+    let ran = bed.say("run --config two.yml --script script.yml sales go").expect(0);
+    assert_eq!(ran.stdout, "Sold.\n", "{ran:?}");
+    assert!(ran.stderr.contains("support › sales"), "{ran:?}");
+}
+
+/// A tool that a client runs has nobody here: that is said at once, to the person and to the model.
+#[test]
+fn a_client_tool_without_a_client_is_refused_at_once() {
+    let script = "turns: [{ calls: [{ tool: locate, arguments: {} }] }, { text: Then not. }]\n";
+    let bed = scene("  otherwise: ask\n", script);
+    let tools = "tools: [{ name: locate, description: Where the user is., client: true }]\n";
+    let config = "store: sqlite:agent.db\nagents: { helper: { tools: [locate] } }\npolicy: { otherwise: ask }\n";
+    bed.write("client.yml", &format!("{config}{tools}"));
+    let ran = bed.say("run --config client.yml --script script.yml helper go").expect(0);
+    assert!(ran.stderr.contains("a client runs the tool `locate`, and there is none here"), "{ran:?}");
+    assert!(ran.stderr.contains("none is connected"), "{ran:?}");
+    assert_eq!(ran.stdout, "Then not.\n");
+}
+
+/// A program that outlived a killed run is found by the next one, and no longer once it is gone.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_program_that_outlived_its_run_is_shown() {
+    let script = "turns: [{ calls: [{ tool: bash, arguments: { command: \"echo $$ > up; exec sleep 1000\" } }] }]\n";
+    let bed = scene("  otherwise: allow\n", script);
+    let mut command = bed.command(["run", "--config", "run.yml", "--session", "s1", "helper", "go"]);
+    let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let up = bed.work().join("up");
+    while !std::fs::read_to_string(&up).is_ok_and(|text| text.ends_with('\n')) {
+        assert!(running.try_wait().unwrap().is_none(), "it ended without a program");
+        std::thread::yield_now();
+    }
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let pid = read(&up).trim().to_owned();
+    bed.write("other.yml", "turns: [{ text: Hello. }]\n");
+    let hello = ["run", "--config", "run.yml", "--script", "other.yml", "helper", "hello"];
+    let ran = bed.run(hello).expect(0);
+    assert!(ran.stderr.contains(&format!("still runs: bash, process {pid}, for ")), "{ran:?}");
+    assert!(std::process::Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+    while std::path::Path::new("/proc").join(&pid).exists() {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        if stat.is_empty() || stat.contains(") Z ") {
+            break;
+        }
+    }
+    let ran = bed.run(hello).expect(0);
+    assert!(!ran.stderr.contains("still runs"), "{ran:?}");
+}
+
+/// `--model PROVIDER/NAME` takes another provider, with its own key and never with the configured one's.
+#[test]
+fn another_provider_needs_its_own_key() {
+    let bed = Bed::new();
+    bed.write("keyed.yml", "store: sqlite:agent.db\nmodel: { provider: anthropic, name: a, api_key: sk-configured }\n");
+    let ran = bed.say("run --config keyed.yml --model gemini/gemini-3-pro agent hello").expect(2);
+    assert!(ran.stderr.contains("GEMINI_API_KEY"), "{ran:?}");
+    let script = "model: { provider: scripted, name: script.yml }\n";
+    bed.write("script.yml", "turns: [{ text: Hello. }]\n");
+    bed.write("other.yml", "turns: [{ text: Other. }]\n");
+    bed.write("scripted.yml", &format!("store: sqlite:agent.db\n{script}"));
+    let ran = bed.say("run --config scripted.yml --model other.yml agent hello").expect(0);
+    assert_eq!(ran.stdout, "Other.\n", "a name alone is one of the configured provider: {ran:?}");
 }
 
 /// B134: findings in configured tools fail; built-in tools have none.

@@ -122,6 +122,95 @@ fn control_c_withdraws_the_hold() {
     assert!(!bed.work().join("a.txt").exists());
 }
 
+/// Ctrl-C once more, while the store does not let the run settle, ends the process at once; nothing is lost by it.
+#[test]
+fn a_second_control_c_ends_at_once() {
+    let bed = scene(ASKS, SCRIPT);
+    let mut terminal = begin(&bed, &["--session", "s1", "helper", "go"]);
+    terminal.sees("[d Deny]");
+    let other = rusqlite::Connection::open(bed.work().join("agent.db")).unwrap();
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    terminal.types(CONTROL_C).sees("once more ends at once").types(CONTROL_C);
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 130, "{shown}");
+    assert!(!shown.contains("withdrawn"), "it did not wait: {shown}");
+    other.execute_batch("ROLLBACK").unwrap();
+    drop(other);
+    let holds = bed.say("holds --json --config run.yml").expect(0).json();
+    assert_eq!(holds.as_array().unwrap().len(), 1, "what waited still waits: {holds}");
+}
+
+/// B108: a hold that was pending when the process died is put to the person who resumes the session.
+#[test]
+fn what_was_pending_is_shown_on_resume() {
+    let bed = scene(ASKS, SCRIPT);
+    let mut terminal = begin(&bed, &["--session", "s1", "helper", "go"]);
+    terminal.sees("Approve this call?").sees("write_file").sees("[d Deny]");
+    terminal.kill();
+    assert!(!bed.work().join("a.txt").exists());
+    let mut terminal = begin(&bed, &["--resume", "s1"]);
+    terminal.sees("Approve this call?").sees("write_file").sees("hello").sees("a Approve").types("a");
+    terminal.sees("you approve").sees("Finished.").sees("you> ").types("/quit\r");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!(read(bed.work().join("a.txt")), "hello");
+    let holds = bed.say("holds --json --config run.yml").expect(0).json();
+    assert_eq!(holds, serde_json::json!([]));
+}
+
+/// Every row of what was drawn fits on a screen of this size.
+#[track_caller]
+fn fits(drawn: &str, (columns, rows): (usize, usize)) {
+    let moves: Vec<&str> = drawn.split("\x1b[").collect();
+    let mut width = 0;
+    for piece in moves {
+        let at = piece.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(0);
+        let (code, text) = piece.split_at((at + 1).min(piece.len()));
+        if let Some(place) = code.strip_suffix('H') {
+            let row: usize = place.split(';').next().unwrap().parse().unwrap();
+            assert!(row <= rows + 1, "row {row} of {rows}: {drawn:?}");
+            width = 0;
+        }
+        width += text.chars().filter(|c| !c.is_control()).count();
+        assert!(width <= columns, "{width} columns of {columns}: {text:?}");
+    }
+}
+
+/// The question stays whole on a terminal that grows and shrinks, and can still be decided.
+#[test]
+fn a_resized_terminal_is_drawn_whole() {
+    let bed = scene(ASKS, SCRIPT);
+    let mut terminal = Terminal::run(&bed, &["run", "--config", "run.yml", "helper", "go"], (80, 24));
+    terminal.sees("Approve this call?").sees("write_file");
+    for (size, last_row) in [((40, 12), "\x1b[12;1H"), ((160, 50), "Ctrl-C stop")] {
+        let before = terminal.shown().len();
+        terminal.resize(size.0, size.1).sees("\x1b[1;1H").sees("Approve").sees("[d Deny]").sees(last_row);
+        let drawn = terminal.shown()[before..].to_owned();
+        let frame = &drawn[drawn.find("\x1b[1;1H").unwrap()..];
+        fits(frame, (size.0.into(), size.1.into()));
+    }
+    terminal.sees("a Approve").types("a").sees("you approve").sees("Finished.");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!(read(bed.work().join("a.txt")), "hello");
+}
+
+/// B77: identical calls are one item with a count; each still gets a decision of its own.
+#[test]
+fn identical_calls_are_one_item_with_a_count() {
+    let call = "{ tool: read_file, arguments: { path: a.txt } }";
+    let bed = scene(ASKS, &format!("turns: [{{ calls: [{call}, {call}] }}, {{ text: Finished. }}]\n"));
+    bed.write("a.txt", "hello");
+    let mut terminal = begin(&bed, &["helper", "go"]);
+    terminal.sees("read_file ×2").types(ENTER).sees("a Approve").types("a").sees("you approve");
+    terminal.sees("Approve this call?");
+    deny(&mut terminal, "once is enough");
+    terminal.sees("Finished.");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!((shown.matches("you approve").count(), shown.matches("you deny").count()), (1, 1), "{shown}");
+}
+
 /// A hold that another process decides closes the question here, and the run goes on.
 #[test]
 fn a_decision_made_elsewhere_closes_the_question() {

@@ -37,7 +37,11 @@ impl Terminal {
                 self.shown.push_str(&String::from_utf8_lossy(found.before()));
                 self.shown.push_str(text);
             }
-            Err(error) => panic!("{error}: `{text}` was never shown after\n{}", self.shown),
+            Err(error) => {
+                let unread = self.session.check(expectrl::Regex("(?s).+"));
+                let unread = unread.map(|found| String::from_utf8_lossy(found.as_bytes()).into_owned());
+                panic!("{error}: `{text}` was never shown after\n{}{}", self.shown, unread.unwrap_or_default())
+            }
         }
         self
     }
@@ -45,6 +49,23 @@ impl Terminal {
     pub(crate) fn types(&mut self, keys: &str) -> &mut Terminal {
         self.session.send(keys).unwrap();
         self
+    }
+
+    /// Gives the terminal another size, as somebody does who drags its corner.
+    pub(crate) fn resize(&mut self, columns: u16, rows: u16) -> &mut Terminal {
+        self.session.get_process_mut().set_window_size(columns, rows).unwrap();
+        self
+    }
+
+    /// Everything shown so far.
+    pub(crate) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// Ends the program as a crash would.
+    pub(crate) fn kill(mut self) {
+        self.session.get_process_mut().kill(expectrl::process::unix::Signal::SIGKILL).unwrap();
+        let _ = self.session.get_process().wait();
     }
 
     /// Waits for the end, and returns everything shown and the exit code.

@@ -113,6 +113,9 @@ impl Turn {
     }
 }
 
+/// Answers each good request by what it says.
+type Answering = Box<dyn Fn(&Received) -> Reply + Send + Sync>;
+
 /// A request the server received.
 #[derive(Clone, Debug)]
 pub struct Received {
@@ -124,26 +127,59 @@ pub struct Received {
     pub text: String,
     /// The body, read.
     pub body: Value,
+    /// Why it was refused, if it was.
+    pub refused: Option<String>,
+}
+
+impl Received {
+    /// The model that was asked.
+    pub fn model(&self) -> &str {
+        let named = self.body.get("model").and_then(Value::as_str);
+        let in_path = || self.target.strip_prefix("/v1beta/models/")?.split(':').next();
+        named.or_else(in_path).unwrap_or_default()
+    }
+
+    /// How often a model has spoken so far. All that it says between two other things is one turn.
+    pub fn turns(&self) -> usize {
+        let list = ["messages", "input", "contents"].iter().find_map(|key| self.body.get(key)?.as_array());
+        let mut spoke = false;
+        let begins = |item: &&Value| {
+            let before = std::mem::replace(&mut spoke, is_models(item));
+            spoke && !before
+        };
+        list.into_iter().flatten().filter(begins).count()
+    }
+}
+
+fn is_models(item: &Value) -> bool {
+    let is =
+        |key: &str, words: &[&str]| item.get(key).and_then(Value::as_str).is_some_and(|word| words.contains(&word));
+    is("role", &["assistant", "model"]) || is("type", &["function_call", "reasoning"])
 }
 
 /// A running model server. It stops when it is dropped.
-#[derive(Debug)]
 pub struct ModelServer {
     address: SocketAddr,
     inner: Arc<Inner>,
     task: tokio::task::JoinHandle<()>,
 }
 
-#[derive(Debug)]
 struct Inner {
-    replies: Mutex<VecDeque<Reply>>,
+    answering: Answering,
     received: Mutex<Vec<Received>>,
 }
 
 impl ModelServer {
     /// Starts a server that gives these replies, one for each good request; after the last it says `over`.
     pub async fn start(replies: impl IntoIterator<Item = Reply>) -> Result<ModelServer> {
-        let inner = Inner { replies: Mutex::new(replies.into_iter().collect()), received: Mutex::default() };
+        let replies: Mutex<VecDeque<Reply>> = Mutex::new(replies.into_iter().collect());
+        let next = move |_: &Received| locked(&replies).pop_front().unwrap_or_else(|| Reply::Turn(Turn::new("over")));
+        ModelServer::answering(next).await
+    }
+
+    /// Starts a server whose reply follows from the request: asked the same again, it says the same again.
+    pub async fn answering(reply: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> Result<ModelServer> {
+        let inner = Inner { answering: Box::new(reply), received: Mutex::default() };
         let inner = Arc::new(inner);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -177,16 +213,16 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 async fn answer(State(inner): State<Arc<Inner>>, uri: Uri, headers: HeaderMap, text: String) -> Response {
     let body: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
-    let received = Received { target: uri.to_string(), headers, text, body: body.clone() };
-    locked(&inner.received).push(received);
-    let Some(dialect) = Dialect::of(uri.path()) else {
-        return error(404, None, "there is nothing here");
+    let dialect = Dialect::of(uri.path());
+    let refused = dialect.and_then(|dialect| check::request(dialect, &uri, &body).err());
+    let received = Received { target: uri.to_string(), headers, text, body, refused: refused.clone() };
+    let answer = match (dialect, refused) {
+        (None, _) => error(404, None, "there is nothing here"),
+        (Some(_), Some(why)) => error(400, None, &why),
+        (Some(dialect), None) => deliver(dialect, (inner.answering)(&received)),
     };
-    if let Err(why) = check::request(dialect, &uri, &body) {
-        return error(400, None, &why);
-    }
-    let reply = locked(&inner.replies).pop_front().unwrap_or_else(|| Reply::Turn(Turn::new("over")));
-    deliver(dialect, reply)
+    locked(&inner.received).push(received);
+    answer
 }
 
 /// An error as all four providers shape it, up to fields nobody needs.

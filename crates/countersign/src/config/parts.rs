@@ -44,6 +44,8 @@ pub struct ToolConfig {
     pub repeat: Repeat,
     /// How it runs.
     pub run: ToolRun,
+    /// How long its program may run.
+    pub timeout: Option<Duration>,
 }
 
 /// How a custom tool runs.
@@ -197,7 +199,7 @@ pub(super) const REDACT_KEYS: [&str; 2] = ["keys", "values"];
 pub(super) const TOOL_KEYS: [&str; 8] =
     ["name", "description", "input_schema", "permission", "repeat", "run", "http", "client"];
 /// Keys of a tool's `run`.
-pub(super) const RUN_KEYS: [&str; 3] = ["command", "http", "client"];
+pub(super) const RUN_KEYS: [&str; 4] = ["command", "timeout", "http", "client"];
 pub(super) const REPEATS: [(&str, Repeat); 5] = [
     ("read_only", Repeat::ReadOnly),
     ("idempotent", Repeat::Idempotent),
@@ -342,12 +344,14 @@ fn tool(node: &Node, problems: &mut Problems<'_>) -> Option<ToolConfig> {
     plausible(&Key { at: node.at, text: name.clone() }, "a tool", problems);
     let repeat = fields.get("repeat").and_then(|repeat| repeat.word("`repeat`", &REPEATS, problems));
     let input_schema = fields.get("input_schema").and_then(|schema| schema_of(schema, problems));
+    let (run, timeout) = run(&fields, problems)?;
     Some(ToolConfig {
         name: name.into(),
         description: text(&fields, "description", problems),
         input_schema,
         repeat: repeat.unwrap_or_default(),
-        run: run(&fields, problems)?,
+        run,
+        timeout,
     })
 }
 
@@ -367,8 +371,19 @@ fn schema_of(node: &Node, problems: &mut Problems<'_>) -> Option<Json> {
 }
 
 /// `run: { command: […] }`, `http: {…}` or `client: true`; the last two may also stand inside `run`.
-fn run(tool: &Fields<'_>, problems: &mut Problems<'_>) -> Option<ToolRun> {
+///
+/// A program may have a `timeout` beside it; an `http` has one of its own.
+fn run(tool: &Fields<'_>, problems: &mut Problems<'_>) -> Option<(ToolRun, Option<Duration>)> {
     let inner = tool.get("run").map(|run| run.fields("`run`", &RUN_KEYS, problems));
+    let timeout = inner.and_then(|inner| finite(&inner, "timeout", problems));
+    let run = way(tool, inner, problems)?;
+    if let Some(node) = inner.and_then(|inner| inner.get("timeout")).filter(|_| !matches!(run, ToolRun::Command(_))) {
+        problems.add(node.at, "`timeout` is for a `command`");
+    }
+    Some((run, timeout))
+}
+
+fn way(tool: &Fields<'_>, inner: Option<Fields<'_>>, problems: &mut Problems<'_>) -> Option<ToolRun> {
     let get = |key: &str| inner.and_then(|inner| inner.get(key)).or_else(|| tool.get(key).filter(|_| key != "command"));
     match (get("command"), get("http"), get("client")) {
         (Some(command), None, None) => {

@@ -128,6 +128,7 @@ fn tool() -> Value {
 fn run(key: &str) -> Value {
     match key {
         "command" => said("The program, and its first arguments.", list(string())),
+        "timeout" => length("How long the program may run; two minutes, if nobody says."),
         "http" => said("The HTTP request it makes.", json!({ "type": "object" })),
         "client" => said("The session's client runs it and sends the result.", json!({ "type": "boolean" })),
         _ => Value::Null,

@@ -164,6 +164,14 @@ impl Gate {
         self.local.submit(&self.asks, tool, &definition, checked).await
     }
 
+    /// Records a call that the agent's runtime does not let through: refused before any rule is asked, and nobody is.
+    pub async fn refuse(&self, tool: &dyn Tool, proposal: Proposal, refusal: Refusal) -> Result<Arc<Call>, GateError> {
+        proposal.check_names()?;
+        let arguments = hooks::parse(&proposal, &self.local.limits).unwrap_or_else(|_| Json::empty());
+        let refused = hooks::Checked::refused(proposal, arguments, refusal);
+        self.local.submit(&self.asks, tool, &tool.definition(), refused).await
+    }
+
     /// Records a call to a tool that does not exist: refused, nobody is asked.
     pub async fn refuse_unknown(&self, proposal: Proposal) -> Result<Arc<Call>, GateError> {
         self.local.submit_unknown(&self.asks, proposal).await

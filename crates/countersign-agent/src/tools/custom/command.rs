@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use countersign::{Definition, Json, Running, Tool, ToolError};
@@ -9,7 +10,7 @@ use countersign::{Definition, Json, Running, Tool, ToolError};
 use super::result_of;
 use crate::limits;
 use crate::tools::clip::Clip;
-use crate::tools::process::{self, Ended};
+use crate::tools::process::{self, Ended, Processes, Watch};
 
 /// Runs a program of the operator's choice. The agent chooses its input, never its name or its words.
 pub(super) struct CommandTool {
@@ -17,11 +18,23 @@ pub(super) struct CommandTool {
     program: String,
     words: Vec<String>,
     folder: PathBuf,
+    time: Duration,
+    processes: Option<Processes>,
 }
 
 impl CommandTool {
     pub(super) fn new(definition: Arc<Definition>, program: String, words: Vec<String>, folder: PathBuf) -> Self {
-        CommandTool { definition, program, words, folder }
+        CommandTool { definition, program, words, folder, time: limits::COMMAND_TIME, processes: None }
+    }
+
+    pub(super) fn within(mut self, time: Option<Duration>) -> Self {
+        self.time = time.unwrap_or(limits::COMMAND_TIME);
+        self
+    }
+
+    pub(super) fn noted_in(mut self, processes: Option<Processes>) -> Self {
+        self.processes = processes;
+        self
     }
 }
 
@@ -37,7 +50,8 @@ impl Tool for CommandTool {
         let input = running.arguments().as_str().as_bytes().to_vec();
         // Both ends together are as long as an answer may be, so nothing of one that fits is cut.
         let output = Clip::new(limits::COMMAND_RESULT_BYTES / 2);
-        let ran = process::run_with_input(command, limits::COMMAND_TIME, input, output).await;
+        let watch = Watch::of(&running, self.processes.as_ref());
+        let ran = process::run_with_input(command, &watch, self.time, input, output).await;
         let ran = ran.map_err(|error| ToolError::Failed(format!("`{}` could not be run: {error}", self.program)))?;
         match ran.ended {
             Ended::Exited(0) => Ok(result_of(ran.output.text().as_bytes())),
@@ -46,7 +60,7 @@ impl Tool for CommandTool {
             }
             Ended::Killed(signal) => Err(ToolError::NoAnswer(format!("signal {signal} killed the program"))),
             Ended::TimedOut => {
-                let seconds = limits::COMMAND_TIME.as_secs();
+                let seconds = self.time.as_secs_f32();
                 Err(ToolError::NoAnswer(format!("the program was killed after {seconds} s, with all it had started")))
             }
         }

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use countersign::call::Declared;
+use countersign::place::Places;
 use countersign::{Definition, Json, Running, Tool, ToolError};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::read_text;
 use super::save::replace;
 use super::shown::{Shown, sha256};
+use super::{Wanted, places, read_text, spot};
 use crate::limits;
-use crate::tools::workspace::Place;
+use crate::tools::workspace::{Place, Spot};
 use crate::tools::{Workspace, answer, blocking, define};
 
 /// Replaces a text in a file of the workspace.
@@ -82,8 +83,8 @@ fn check(text: &str, input: &Input, place: &Place) -> Result<(usize, usize), Too
     Ok((matches, line))
 }
 
-fn edit(workspace: &Workspace, input: &Input, shown: &Shown) -> Result<Json, ToolError> {
-    let place = workspace.place(&input.path)?;
+fn edit(workspace: &Workspace, spot: Spot, input: &Input, shown: &Shown) -> Result<Json, ToolError> {
+    let place = workspace.place(spot)?;
     shown.check_file(&place.path)?;
     let (file, stat) = place.open_existing()?;
     let old = read_text(file, &stat, &place.path)?;
@@ -113,7 +114,7 @@ fn still(place: &Place, old: &str) -> Result<(), ToolError> {
 }
 
 fn preview(workspace: &Workspace, input: &Input) -> Result<Shown, ToolError> {
-    let place = workspace.place(&input.path)?;
+    let place = workspace.place(input.path.as_str())?;
     let (file, stat) = place.open_existing()?;
     let (matches, line) = check(&read_text(file, &stat, &place.path)?, input, &place)?;
     Ok(Shown { matches: Some(matches), first_line: Some(line), ..Shown::of(&place.path) })
@@ -136,9 +137,13 @@ impl Tool for EditFile {
         shown.to_json()
     }
 
+    async fn places(&self, arguments: &Json) -> Result<Places, String> {
+        places(&self.workspace, arguments, Wanted::File).await
+    }
+
     async fn run(&self, running: Running) -> Result<Json, ToolError> {
-        let (input, shown) = (running.input()?, Shown::to_approver(&running));
-        let workspace = self.workspace.clone();
-        blocking(move || edit(&workspace, &input, &shown)).await
+        let (input, shown): (Input, Shown) = (running.input()?, Shown::to_approver(&running));
+        let (spot, workspace) = (spot(&running, &input.path), self.workspace.clone());
+        blocking(move || edit(&workspace, spot, &input, &shown)).await
     }
 }

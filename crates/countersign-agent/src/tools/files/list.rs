@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use countersign::call::Repeat;
+use countersign::place::Places;
 use countersign::{Definition, Json, Running, Tool, ToolError};
 use rustix::fs::FileType;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::visit::{Glob, Visit};
+use super::{HERE, Wanted, places, spot};
 use crate::limits;
+use crate::tools::workspace::Spot;
 use crate::tools::{Workspace, answer, blocking, define};
 
 /// Names the files below a folder of the workspace.
@@ -60,8 +63,8 @@ fn definition() -> Definition {
     definition
 }
 
-fn list(workspace: &Workspace, input: &Input) -> Result<Json, ToolError> {
-    let folder = workspace.folder(input.path.as_deref().unwrap_or("."))?;
+fn list(workspace: &Workspace, spot: Spot, input: &Input) -> Result<Json, ToolError> {
+    let folder = workspace.folder(spot)?;
     let glob = input.glob.as_deref().map(Glob::new).transpose()?;
     let mut visit = Visit::new(workspace, input.depth.unwrap_or(limits::WALK_DEPTH));
     let (mut files, mut bytes) = (Vec::new(), 0);
@@ -86,9 +89,14 @@ impl Tool for ListFiles {
         Arc::clone(&self.definition)
     }
 
+    async fn places(&self, arguments: &Json) -> Result<Places, String> {
+        places(&self.workspace, arguments, Wanted::Folder).await
+    }
+
     async fn run(&self, running: Running) -> Result<Json, ToolError> {
         let input: Input = running.input()?;
+        let spot = spot(&running, input.path.as_deref().unwrap_or(HERE));
         let workspace = self.workspace.clone();
-        blocking(move || list(&workspace, &input)).await
+        blocking(move || list(&workspace, spot, &input)).await
     }
 }

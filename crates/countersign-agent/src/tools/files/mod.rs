@@ -11,9 +11,10 @@ mod write;
 
 use std::fs::File;
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use countersign::ToolError;
+use countersign::place::{Place, Places};
+use countersign::{Json, Running, ToolError};
 use rustix::fs::Stat;
 
 pub use edit::EditFile;
@@ -22,7 +23,49 @@ pub use read::ReadFile;
 pub use search::SearchFiles;
 pub use write::WriteFile;
 
+use super::workspace::{Resolved, Spot};
+use super::{Workspace, blocking};
 use crate::limits;
+
+/// The argument that points to a file or a folder.
+const PATH: &str = "path";
+
+/// Where a call's `path` leads, for those who judge it: a file, or a folder with all that is in it.
+async fn places(workspace: &Workspace, arguments: &Json, wanted: Wanted) -> Result<Places, String> {
+    let path: Option<String> = arguments.field(PATH).and_then(|path| path.read().ok());
+    let path = match (path, wanted) {
+        (Some(path), _) => path,
+        (None, Wanted::Folder) => HERE.to_owned(),
+        (None, Wanted::File) => return Ok(Places::default()),
+    };
+    let workspace = workspace.clone();
+    let resolved = blocking(move || Ok(workspace.resolve(&path)?)).await.map_err(|error| error.to_string())?;
+    let place = match (resolved, wanted) {
+        (Resolved::File(path), Wanted::File) => Place::File(as_text(path)?),
+        (Resolved::Folder(path), Wanted::Folder) => Place::Folder(as_text(path)?),
+        (Resolved::File(_) | Resolved::Folder(_), _) => return Ok(Places::default()),
+    };
+    Ok(Places::one(PATH, place))
+}
+
+/// The folder that is meant where none is named.
+const HERE: &str = ".";
+
+/// What a tool works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    File,
+    Folder,
+}
+
+fn as_text(path: PathBuf) -> Result<String, String> {
+    path.into_os_string().into_string().map_err(|_| "the path is no text".to_owned())
+}
+
+/// Where a run has to act: where its `path` led when it was judged.
+fn spot(running: &Running, argument: &str) -> Spot {
+    Spot::judged(running.place(PATH), argument)
+}
 
 /// Reads a whole file as text. Too large, binary or not UTF-8 is an error that says so.
 fn read_text(file: File, stat: &Stat, path: &Path) -> Result<String, ToolError> {

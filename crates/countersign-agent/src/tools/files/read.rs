@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use countersign::call::Repeat;
+use countersign::place::Places;
 use countersign::{Definition, Json, Running, Tool, ToolError};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{read_text, shown_line};
+use super::{Wanted, places, read_text, shown_line, spot};
 use crate::limits;
 use crate::tools::{Workspace, answer, blocking, define};
 
@@ -86,11 +87,15 @@ impl Tool for ReadFile {
         Arc::clone(&self.definition)
     }
 
+    async fn places(&self, arguments: &Json) -> Result<Places, String> {
+        places(&self.workspace, arguments, Wanted::File).await
+    }
+
     async fn run(&self, running: Running) -> Result<Json, ToolError> {
         let input: Input = running.input()?;
-        let workspace = self.workspace.clone();
+        let (spot, workspace) = (spot(&running, &input.path), self.workspace.clone());
         blocking(move || {
-            let place = workspace.place(&input.path)?;
+            let place = workspace.place(spot)?;
             let (file, stat) = place.open_existing()?;
             answer(&page(&read_text(file, &stat, &place.path)?, &input))
         })

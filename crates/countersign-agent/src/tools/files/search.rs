@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use countersign::call::Repeat;
+use countersign::place::Places;
 use countersign::{Definition, Json, Running, Tool, ToolError};
 use regex::{Regex, RegexBuilder};
 use rustix::fs::FileType;
@@ -12,8 +13,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::visit::{Found, Glob, Visit};
-use super::{is_binary, read_within, shown_line};
+use super::{HERE, Wanted, is_binary, places, read_within, shown_line, spot};
 use crate::limits;
+use crate::tools::workspace::Spot;
 use crate::tools::{Workspace, answer, blocking, define};
 
 /// Finds lines in the files of the workspace.
@@ -110,7 +112,7 @@ impl Search<'_> {
     }
 }
 
-fn search(workspace: &Workspace, input: &Input) -> Result<Json, ToolError> {
+fn search(workspace: &Workspace, spot: Spot, input: &Input) -> Result<Json, ToolError> {
     let regex = RegexBuilder::new(&input.pattern)
         .case_insensitive(input.ignore_case)
         .size_limit(limits::PATTERN_COMPILED_BYTES)
@@ -118,7 +120,7 @@ fn search(workspace: &Workspace, input: &Input) -> Result<Json, ToolError> {
         .build()
         .map_err(|error| ToolError::Failed(format!("the pattern cannot be used: {error}")))?;
     let glob = input.glob.as_deref().map(Glob::new).transpose()?;
-    let folder = workspace.folder(input.path.as_deref().unwrap_or("."))?;
+    let folder = workspace.folder(spot)?;
     let mut search = Search { workspace, regex, glob, lines: Vec::new(), bytes: 0, read: 0, passed_over: 0 };
     let mut visit = Visit::new(workspace, limits::WALK_DEPTH);
     visit.all(&folder, &mut |found| search.see(found));
@@ -131,9 +133,14 @@ impl Tool for SearchFiles {
         Arc::clone(&self.definition)
     }
 
+    async fn places(&self, arguments: &Json) -> Result<Places, String> {
+        places(&self.workspace, arguments, Wanted::Folder).await
+    }
+
     async fn run(&self, running: Running) -> Result<Json, ToolError> {
         let input: Input = running.input()?;
+        let spot = spot(&running, input.path.as_deref().unwrap_or(HERE));
         let workspace = self.workspace.clone();
-        blocking(move || search(&workspace, &input)).await
+        blocking(move || search(&workspace, spot, &input)).await
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use countersign::call::{Call, Declared, Repeat};
+use countersign::place::Places;
 use countersign::tool::Verified;
 use countersign::{Definition, Json, Running, Tool, ToolError};
 use rustix::fs::Stat;
@@ -12,9 +13,9 @@ use serde_json::json;
 
 use super::save::replace;
 use super::shown::{NO_FILE, Shown, sha256};
-use super::{is_binary, read_within};
+use super::{PATH, Wanted, is_binary, places, read_within, spot};
 use crate::limits;
-use crate::tools::workspace::Place;
+use crate::tools::workspace::{Place, Spot};
 use crate::tools::{Workspace, answer, blocking, define};
 
 /// Writes a whole file of the workspace, in one step.
@@ -82,10 +83,10 @@ fn look(place: &Place) -> Result<Now, ToolError> {
     Ok(Now { stat: Some(stat), sha256: sha256(&bytes), bytes: Some(bytes) })
 }
 
-fn write(workspace: &Workspace, input: &Input, shown: &Shown) -> Result<Json, ToolError> {
+fn write(workspace: &Workspace, spot: Spot, input: &Input, shown: &Shown) -> Result<Json, ToolError> {
     let place = match input.create_dirs {
-        true => workspace.place_with_folders(&input.path)?,
-        false => workspace.place(&input.path)?,
+        true => workspace.place_with_folders(spot)?,
+        false => workspace.place(spot)?,
     };
     shown.check_file(&place.path)?;
     let now = look(&place)?;
@@ -100,7 +101,7 @@ fn written(input: &Input, created: bool) -> Result<Json, ToolError> {
 }
 
 fn preview(workspace: &Workspace, input: &Input) -> Result<Shown, ToolError> {
-    let place = match workspace.place(&input.path) {
+    let place = match workspace.place(input.path.as_str()) {
         Ok(place) => place,
         Err(error) => return Ok(Shown { note: Some(error.to_string()), ..Shown::default() }),
     };
@@ -130,17 +131,22 @@ impl Tool for WriteFile {
         blocking(move || preview(&workspace, &input)).await.ok()?.to_json()
     }
 
+    async fn places(&self, arguments: &Json) -> Result<Places, String> {
+        places(&self.workspace, arguments, Wanted::File).await
+    }
+
     async fn run(&self, running: Running) -> Result<Json, ToolError> {
-        let (input, shown) = (running.input()?, Shown::to_approver(&running));
-        let workspace = self.workspace.clone();
-        blocking(move || write(&workspace, &input, &shown)).await
+        let (input, shown): (Input, Shown) = (running.input()?, Shown::to_approver(&running));
+        let (spot, workspace) = (spot(&running, &input.path), self.workspace.clone());
+        blocking(move || write(&workspace, spot, &input, &shown)).await
     }
 
     async fn verify(&self, call: &Call) -> Verified {
         let Ok(input) = call.facts.arguments.read::<Input>() else { return Verified::Unknown };
         let workspace = self.workspace.clone();
+        let spot = Spot::judged(call.facts.places.get(PATH), &input.path);
         let found = blocking(move || {
-            let now = look(&workspace.place(&input.path)?)?;
+            let now = look(&workspace.place(spot)?)?;
             let is_ours = now.bytes.as_deref() == Some(input.content.as_bytes());
             // Another text may be what was there before, or what somebody wrote after us.
             if is_ours { written(&input, false).map(Verified::Applied) } else { Ok(Verified::Unknown) }

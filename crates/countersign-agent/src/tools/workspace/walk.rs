@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Mode};
 use rustix::io::Errno;
 
-use super::{FOLDER, Missing, PathError, Place, Root, Workspace, check_text, components, os_str};
+use super::{FOLDER, Missing, PathError, Place, Resolved, Root, Spot, Workspace, check_text, components, os_str};
 use crate::limits;
 
 /// A walk: the folders it went through, all held open, and what is still to come.
@@ -21,17 +21,29 @@ pub(super) struct Walk<'w> {
     ahead: VecDeque<OsString>,
     links: usize,
     asked: String,
+    is_resolved: bool,
     missing: Missing,
 }
 
 impl<'w> Walk<'w> {
-    pub(super) fn begin(workspace: &'w Workspace, path: &str, missing: Missing) -> Result<Walk<'w>, PathError> {
-        check_text(path)?;
-        let root = workspace.roots.first().ok_or_else(|| PathError::Outside(path.to_owned()))?;
-        let asked = path.to_owned();
-        let mut walk = Walk { workspace, root, folders: Vec::new(), ahead: VecDeque::new(), links: 0, asked, missing };
-        walk.turn(Path::new(path))?;
+    pub(super) fn begin(workspace: &'w Workspace, spot: Spot, missing: Missing) -> Result<Walk<'w>, PathError> {
+        let Spot { path, is_resolved } = spot;
+        check_text(&path)?;
+        let root = workspace.roots.first().ok_or_else(|| PathError::Outside(path.clone()))?;
+        let (folders, ahead, asked) = (Vec::new(), VecDeque::new(), path.clone());
+        let mut walk = Walk { workspace, root, folders, ahead, links: 0, asked, is_resolved, missing };
+        walk.turn(Path::new(&path))?;
         Ok(walk)
+    }
+
+    /// Walks as far as there is something, and adds the rest as it would be.
+    pub(super) fn resolved(mut self) -> Result<Resolved, PathError> {
+        let Some(rest) = self.go()? else { return Ok(Resolved::Folder(self.path())) };
+        let first = Path::new(&rest).iter().next().unwrap_or(&rest);
+        if self.workspace.protected.names(self.here(), first) {
+            return Err(PathError::Protected(self.asked));
+        }
+        Ok(Resolved::File(self.path().join(rest)))
     }
 
     /// Walks to the end, which must be a name that a file has or may have.
@@ -66,6 +78,7 @@ impl<'w> Walk<'w> {
                 Some(FileType::Symlink) => self.follow(&name)?,
                 Some(FileType::Directory) => self.enter(name)?,
                 None if self.ahead.is_empty() => return Ok(Some(name)),
+                None if self.missing == Missing::Suppose => return self.supposed(&name).map(Some),
                 None => self.create(name)?,
                 Some(_) if self.ahead.is_empty() => return Ok(Some(name)),
                 Some(_) => return Err(PathError::NotFolder(self.asked.clone())),
@@ -129,7 +142,20 @@ impl<'w> Walk<'w> {
         }
     }
 
+    /// The rest of the way, of which nothing is there.
+    fn supposed(&mut self, name: &OsStr) -> Result<OsString, PathError> {
+        if self.ahead.iter().any(|ahead| ahead == "..") {
+            return Err(PathError::NotFound(self.asked.clone()));
+        }
+        let mut rest = PathBuf::from(name);
+        rest.extend(self.ahead.drain(..));
+        Ok(rest.into_os_string())
+    }
+
     fn follow(&mut self, name: &OsStr) -> Result<(), PathError> {
+        if self.is_resolved {
+            return Err(PathError::Moved(self.asked.clone()));
+        }
         self.links += 1;
         if self.links > limits::PATH_LINKS {
             return Err(self.bad(format!("it leads through over {} links", limits::PATH_LINKS)));

@@ -54,6 +54,24 @@ async fn a_refusal_is_told_from_a_result() {
     }
 }
 
+/// A call that another provider's model made has no signature; the newer Gemini models are told so, or they refuse it.
+#[tokio::test]
+async fn gemini_is_told_which_calls_it_did_not_make() {
+    for (model, told) in [("gemini-3-pro-preview", true), ("models/gemini-3.1-flash", true), ("gemini-2.5-pro", false)]
+    {
+        let server = ModelServer::start([]).await.unwrap();
+        let gemini = countersign_agent::model::Gemini::new("key", model).base_url(server.url()).patience(once());
+        let said = Said { calls: vec![call("a", "{}"), call("b", "{}")], ..Said::default() };
+        let results = vec![given("one", false), given("two", false)];
+        let (_, error) =
+            read(&gemini, prompt(vec![user("go"), Message::Model(said), Message::Results { results }])).await;
+        assert_eq!(error, None, "{model}");
+        let parts = server.received()[0].body["contents"][1]["parts"].clone();
+        let signed = |index: usize| parts[index]["thoughtSignature"] == "skip_thought_signature_validator";
+        assert_eq!((signed(0), signed(1)), (told, false), "{model}: the first call of a turn alone");
+    }
+}
+
 #[tokio::test]
 async fn arguments_that_are_no_object_still_make_a_history() {
     for dialect in Dialect::ALL {

@@ -6,7 +6,7 @@ use std::path::Path;
 use countersign::call::Declared;
 use countersign::{CallState, Json, Proposal, Tool as _};
 use countersign_agent::limits;
-use countersign_agent::tools::Bash;
+use countersign_agent::tools::{Bash, Processes};
 use serde_json::json;
 
 use super::World;
@@ -50,7 +50,7 @@ async fn no_variable_of_ours_is_inherited() {
     let bash = Bash::new(&world.workspace()).with_variable("GIVEN", "yes");
     let ran = world.answer(&bash, json!({ "command": "env | cut -d= -f1 | sort" })).await;
     let names: Vec<&str> = ran["output"].as_str().unwrap().split_whitespace().collect();
-    assert_eq!(names, ["GIVEN", "HOME", "LANG", "PATH", "PWD", "SHLVL", "TERM", "_"]);
+    assert_eq!(names, ["COUNTERSIGN_RUN", "GIVEN", "HOME", "LANG", "PATH", "PWD", "SHLVL", "TERM", "_"]);
 }
 
 #[tokio::test]
@@ -87,6 +87,35 @@ async fn what_stays_in_the_background_ends_with_the_command() {
     let ran = world.answer(&Bash::new(&world.workspace()), json!({ "command": command })).await;
     assert_eq!(ran["exit_code"], 0);
     assert_eq!(end.await.unwrap(), "up\n");
+}
+
+/// What left the command's group and session is found by its mark, and ends with the command all the same.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_left_the_group_ends_with_the_command() {
+    let world = World::new();
+    pipe(&world.work("alive"));
+    pipe(&world.work("up"));
+    let end = read_to_the_end(&world.work("alive"));
+    let command = "setsid sh -c 'echo up; echo > up; exec sleep 1000' > alive & read -r _ < up";
+    let ran = world.answer(&Bash::new(&world.workspace()), json!({ "command": command })).await;
+    assert_eq!(ran["exit_code"], 0, "{ran}");
+    assert_eq!(end.await.unwrap(), "up\n");
+}
+
+/// A program is written down while it runs, and forgotten with its end; one of a process that lives is no survivor.
+#[tokio::test]
+async fn a_program_is_written_down_while_it_runs() {
+    let world = World::new();
+    let folder = world.outside("processes");
+    let processes = Processes::at(&folder).unwrap();
+    let bash = Bash::new(&world.workspace()).noted_in(processes.clone());
+    let command = format!("cat {}/*.json", folder.display());
+    let ran = world.answer(&bash, json!({ "command": command })).await;
+    let noted: serde_json::Value = serde_json::from_str(ran["output"].as_str().unwrap()).unwrap();
+    assert_eq!((&noted["tool"], &noted["owner"]["pid"]), (&json!("bash"), &json!(std::process::id())));
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    assert_eq!(processes.survivors().unwrap(), []);
 }
 
 #[tokio::test]

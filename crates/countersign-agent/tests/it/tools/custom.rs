@@ -13,7 +13,7 @@ use super::server::{Server, ok, status};
 fn made(world: &World, run: &str) -> Result<Made, String> {
     let yaml = format!("tools:\n  - name: probe\n    description: Probes.\n    {run}\n");
     let config = Config::from_yaml("test.yml", &yaml, &|_| None).map_err(|error| error.to_string())?;
-    from_config(&config.tools[0], &world.work("")).map_err(|error| error.to_string())
+    from_config(&config.tools[0], &world.work(""), None).map_err(|error| error.to_string())
 }
 
 fn tool(world: &World, run: &str) -> Arc<dyn Tool> {
@@ -44,6 +44,23 @@ async fn a_program_gets_the_approved_bytes_and_answers() {
     // A program that does not read its input is not hung up on.
     let unread = world.answer(&*shell(&world, "echo 1"), json!({ "big": "x".repeat(200_000) })).await;
     assert_eq!(unread, json!(1));
+}
+
+/// An operator says how long a program may run; what takes longer is killed and in doubt.
+#[tokio::test]
+async fn a_program_has_the_time_its_operator_gives_it() {
+    let world = World::new();
+    let slow = tool(&world, "run: { command: [sleep, '1000'], timeout: 1s }");
+    let why = world.doubt(&*slow, json!({})).await;
+    assert!(why.contains("killed after 1 s"), "{why}");
+    for (run, problem) in [
+        ("run: { command: [\"true\"], timeout: 11m }", "timeout"),
+        ("run: { command: [\"true\"], timeout: never }", "must end"),
+        ("run: { client: true, timeout: 1s }", "`timeout` is for a `command`"),
+    ] {
+        let error = made(&world, run).unwrap_err();
+        assert!(error.contains(problem), "{run}: {error}");
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod custom;
 mod files;
 mod lint;
 mod paths;
+mod places;
 mod preview;
 mod server;
 mod web;

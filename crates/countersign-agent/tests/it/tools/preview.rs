@@ -100,8 +100,9 @@ async fn a_link_that_moved_after_it_was_shown_is_not_followed() {
     let tool = EditFile::new(&world.workspace());
     let edit = json!({ "path": "link", "old_text": "x", "new_text": "y" });
     let (_, call) = approved(&tool, edit, change).await;
-    assert_eq!(call.state, CallState::Failed);
-    assert_eq!((world.read("a.txt").as_str(), world.read("b.txt").as_str()), ("same x", "same x"));
+    // What was shown and approved is changed, wherever the link leads by now.
+    assert_eq!(call.state, CallState::Succeeded);
+    assert_eq!((world.read("a.txt").as_str(), world.read("b.txt").as_str()), ("same y", "same x"));
 }
 
 #[tokio::test]

@@ -1,0 +1,213 @@
+//! B108, B111, B112: a session of several turns, with agents nested two deep and holds side by side, killed with
+//! `kill -9` at every step that it takes, and gone on with by another process.
+#![expect(clippy::print_stdout, reason = "what was counted is part of the proof")]
+
+mod life;
+mod team;
+
+use std::collections::HashMap;
+use std::os::unix::process::ExitStatusExt as _;
+use std::sync::Arc;
+
+use countersign::audit::{VerifyOptions, verify_store};
+use countersign::call::Repeat;
+use countersign::store::CallFilter;
+use countersign::{Call, CallState, Store};
+use countersign_agent::model::Message;
+use countersign_testkit::model::{Dialect, ModelServer};
+use countersign_testkit::{TestDatabase, TestPostgres, stores};
+
+use self::life::{Death, die_at, live};
+use self::team::{AT_ONCE, CALLS, Scene, TURNS, gate, reply, team};
+use crate::bed::check_messages;
+
+/// Every step that changes something, and how often a life without an accident takes it: it lists the session,
+/// appends 26 entries and keeps 6 definitions, proposes 14 calls, decides 9 holds, and claims, acts on and finishes what
+/// was not denied.
+const STEPS: [(&str, usize); 6] =
+    [("put record", 33), ("submit", 14), ("decide", 9), ("claim", 13), ("effect", 9), ("finish", 13)];
+
+/// A durable store by its address, and a strict model server.
+struct World {
+    url: String,
+    store: Arc<dyn Store>,
+    server: ModelServer,
+    folder: tempfile::TempDir,
+    _database: Option<TestDatabase>,
+}
+
+/// What was counted.
+#[derive(Debug, Default)]
+struct Counted {
+    kills: usize,
+    effects: usize,
+    in_doubt: usize,
+    asked_again: usize,
+}
+
+impl World {
+    async fn new(kind: &str) -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let database = match kind {
+            "postgres" => Some(tokio::task::spawn_blocking(|| TestPostgres::shared().unwrap().create_database())),
+            _ => None,
+        };
+        let database = match database {
+            Some(made) => Some(made.await.unwrap().unwrap()),
+            None => None,
+        };
+        let file = || format!("sqlite:{}", folder.path().join("countersign.db").display());
+        let url = database.as_ref().map_or_else(file, |database| database.url().to_owned());
+        let store = stores::open(&url).await.unwrap();
+        World { url, store, server: ModelServer::answering(reply).await.unwrap(), folder, _database: database }
+    }
+
+    fn scene(&self, session: &str, dialect: Dialect) -> Scene {
+        let effects = self.folder.path().join("effects");
+        Scene { model_url: self.server.url(), dialect, effects, session: session.to_owned() }
+    }
+
+    /// Kills a life at a step. It must die there, and of nothing else.
+    async fn kill(&self, scene: &Scene, death: Death) {
+        let (scene, url) = (scene.clone(), self.url.clone());
+        let status = tokio::task::spawn_blocking(move || die_at(&scene, &url, death)).await.unwrap();
+        assert_eq!(status.signal(), Some(9), "it never came by {death:?}: {status}");
+    }
+
+    /// Goes on with a session to its end, and looks at everything that is left of it.
+    async fn bring_to_an_end(&self, scene: &Scene, kills: usize, counted: &mut Counted) {
+        live(scene, Arc::clone(&self.store), None).await;
+        counted.kills += kills;
+        self.check_calls(scene, counted).await;
+        self.check_history(scene, kills, counted).await;
+    }
+
+    async fn check_calls(&self, scene: &Scene, counted: &mut Counted) {
+        let filter =
+            CallFilter { session: Some(scene.session.as_str().into()), limit: Some(1_000), ..CallFilter::default() };
+        let calls = self.store.calls(filter).await.unwrap();
+        assert_eq!(calls.len(), CALLS, "no call is lost and none is proposed twice: {}", scene.session);
+        let lines = std::fs::read_to_string(&scene.effects).unwrap_or_default();
+        for call in calls {
+            let id = call.id.to_string();
+            let effects = lines.lines().filter(|line| *line == id).count();
+            check_effects(&call, effects);
+            counted.effects += effects;
+            counted.in_doubt += usize::from(call.state == CallState::InDoubt);
+        }
+    }
+
+    /// Nothing is asked again but what a kill kept from being written down, and the providers take every history.
+    async fn check_history(&self, scene: &Scene, kills: usize, counted: &mut Counted) {
+        let mark = format!("session {};", scene.session);
+        let mut asked: HashMap<(String, usize), usize> = HashMap::new();
+        for received in self.server.received().iter().filter(|received| received.text.contains(&mark)) {
+            assert_eq!(received.refused, None, "{}", received.text);
+            *asked.entry((received.model().to_owned(), received.turns())).or_default() += 1;
+        }
+        assert_eq!(asked.len(), TURNS, "{asked:?}");
+        let again = asked.values().sum::<usize>() - TURNS;
+        assert!(again <= kills * AT_ONCE, "{again} turns were asked for again after {kills} kills: {asked:?}");
+        counted.asked_again += again;
+        let agent = team(scene, &gate(Arc::clone(&self.store)), || || {});
+        let messages = agent.session(scene.session.as_str()).messages().await.unwrap();
+        check_messages(&messages);
+        assert!(matches!(messages.last(), Some(Message::Model(said)) if said.text == "all done"), "{messages:?}");
+    }
+}
+
+/// One effect for each approved call; of a call in doubt nobody knows; a call that may repeat may have.
+fn check_effects(call: &Call, effects: usize) {
+    let expected = match (call.state, call.repeat) {
+        _ if call.facts.tool.delegate().is_some() => 0..=0,
+        (CallState::Succeeded, Repeat::AtMostOnce) => 1..=1,
+        (CallState::InDoubt, Repeat::AtMostOnce) => 0..=1,
+        (CallState::Succeeded, _) => 1..=2,
+        (CallState::Denied, _) => 0..=0,
+        (state, _) => panic!("{} is {state}", call.facts.tool),
+    };
+    assert!(expected.contains(&effects), "{} {} ran {effects} times", call.facts.tool, call.facts.arguments);
+}
+
+/// Kills one session before and one after each time that the step is taken.
+async fn kill_at_every(step: &'static str, kind: &str) {
+    let world = World::new(kind).await;
+    let times = STEPS.into_iter().find(|(name, _)| *name == step).unwrap().1;
+    let mut counted = Counted::default();
+    for (index, number) in (1..=times).enumerate() {
+        for side in ["before", "after"] {
+            let dialect = Dialect::ALL[index % Dialect::ALL.len()];
+            let scene = world.scene(&format!("{step}-{side}-{number}"), dialect);
+            world.kill(&scene, Death { step, side, number }).await;
+            world.bring_to_an_end(&scene, 1, &mut counted).await;
+        }
+    }
+    verify_store(&*world.store, &VerifyOptions::default()).await.unwrap();
+    println!("{kind}, killed at each `{step}`: {counted:?}");
+    assert_eq!(counted.kills, times * 2);
+}
+
+macro_rules! killed_at {
+    ($($name:ident: $step:literal,)*) => {$(
+        mod $name {
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn loses_nothing_on_sqlite() {
+                super::kill_at_every($step, "sqlite").await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn loses_nothing_on_postgres() {
+                super::kill_at_every($step, "postgres").await;
+            }
+        }
+    )*};
+}
+
+killed_at! {
+    a_kill_at_each_append: "put record",
+    a_kill_at_each_proposal: "submit",
+    a_kill_at_each_decision: "decide",
+    a_kill_at_each_claim: "claim",
+    a_kill_at_each_effect: "effect",
+    a_kill_at_each_finish: "finish",
+}
+
+/// The table above is what a life really does, and one without an accident leaves no doubt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_undisturbed_life_takes_the_steps_that_kills_are_made_at() {
+    for dialect in Dialect::ALL {
+        let world = World::new("sqlite").await;
+        let scene = world.scene("calm", dialect);
+        let steps = live(&scene, Arc::clone(&world.store), None).await;
+        let taken = STEPS.map(|(step, _)| (step, steps.get(step).copied().unwrap_or_default()));
+        assert_eq!(taken, STEPS, "{dialect:?}");
+        let mut counted = Counted::default();
+        world.bring_to_an_end(&scene, 0, &mut counted).await;
+        assert_eq!((counted.effects, counted.in_doubt, counted.asked_again), (9, 0, 0), "{dialect:?}");
+    }
+}
+
+/// A session whose every life ends right after its first append comes to its end all the same.
+async fn one_append_a_life(kind: &str) {
+    let world = World::new(kind).await;
+    let scene = world.scene("again and again", Dialect::Anthropic);
+    let death = Death { step: "put record", side: "after", number: 1 };
+    // Threads write side by side, so a life may leave two entries: this many lives there always are.
+    let kills = 10;
+    for _ in 0..kills {
+        world.kill(&scene, death).await;
+    }
+    let mut counted = Counted::default();
+    world.bring_to_an_end(&scene, kills, &mut counted).await;
+    println!("{kind}, killed after each append: {counted:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_is_killed_again_and_again_comes_to_its_end_on_sqlite() {
+    one_append_a_life("sqlite").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_is_killed_again_and_again_comes_to_its_end_on_postgres() {
+    one_append_a_life("postgres").await;
+}
