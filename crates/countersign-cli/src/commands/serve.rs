@@ -8,7 +8,7 @@ use countersign::redact::Redactor;
 use countersign::{Gate, Store};
 use countersign_api::wire::Role;
 use countersign_server::people::{self, PeopleError};
-use countersign_server::{Server, StartError, Tls};
+use countersign_server::{Server, StartError, Tls, Ui};
 use serde_json::json;
 
 use crate::commands::Form;
@@ -65,7 +65,9 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
 
     let redact = &settings.config.redact;
     let redactor = Redactor::new(&redact.keys, &redact.values).map_err(Fault::failed)?.and_standard();
-    let mut builder = Server::builder(gate).signer(signer).redactor(redactor).limits(settings.config.limits.clone());
+    let ui = Ui::new(|path| countersign_ui::asset(path).map(|asset| (asset.bytes, asset.mime)));
+    let builder = Server::builder(gate).signer(signer).redactor(redactor).ui(ui);
+    let mut builder = builder.limits(settings.config.limits.clone());
     if let Some(address) = address(&args, &settings)? {
         builder = builder.listen(address);
     }
@@ -86,8 +88,8 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
 
 fn watch(settings: &Settings, home: &Home, gate: &Gate) -> Result<Option<Watcher>, Fault> {
     let Some(found) = settings.file.clone() else { return Ok(None) };
-    let (home, path) = (home.clone(), found.path.clone());
-    Watcher::start(&path, gate.clone(), move || found.read(&home).map(|config| config.policy)).map(Some)
+    let (home, files) = (home.clone(), found.clone());
+    Watcher::start(files.files(), gate.clone(), move || found.read(&home).map(|config| config.policy)).map(Some)
 }
 
 fn address(args: &Args, settings: &Settings) -> Result<Option<SocketAddr>, Fault> {

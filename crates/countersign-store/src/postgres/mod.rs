@@ -161,7 +161,8 @@ impl PostgresStore {
         let mut connection = connected.map_err(|_| ConnectError::Unusable("it does not answer".into()))??;
         check(&mut connection, &options).await?;
         migrate::migrate(connection).await?;
-        let (writers, readers, listening) = (pool(2, PLANNED_ONCE), pool(options.readers, PLANNED_EACH), pool(1, PLANNED_EACH));
+        let (writers, readers, listening) =
+            (pool(2, PLANNED_ONCE), pool(options.readers, PLANNED_EACH), pool(1, PLANNED_EACH));
         let listener = listen::subscribe(&listening).await?;
         let node = Arc::new(Node {
             name: CallId::new().to_string().replace("call_", "node_"),

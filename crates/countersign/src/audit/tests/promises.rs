@@ -135,7 +135,8 @@ fn argument_digests_nonces_and_masked_secrets_stay_home() {
     let mut world = World::new();
     let secret = "hunter2-canary";
     let mut new = proposal(Some("alpha"), Effect::Ask);
-    Arc::make_mut(&mut new.facts).arguments = Json::of(&serde_json::json!({ "password": secret, "to": "production" })).unwrap();
+    Arc::make_mut(&mut new.facts).arguments =
+        Json::of(&serde_json::json!({ "password": secret, "to": "production" })).unwrap();
     new.redacted = Some(Json::of(&serde_json::json!({ "password": "[masked]", "to": "production" })).unwrap());
     new.raw = Some(format!("{{ \"password\" : \"{secret}\", \"to\":\"production\" }}").into());
     new.argument_digest = argument_digest(&new.facts.tool, None, &new.facts.arguments);
