@@ -1,9 +1,9 @@
 //! An agent that hands the conversation over to another one; handing over is a call like any other.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use countersign::{Answer, Definition, Gate, Json, Policy, tool};
-use countersign_agent::Agent;
 use countersign_agent::model::{Scripted, Turn};
+use countersign_agent::{Agent, Team};
 
 const POLICY: &str = "
 policy:
@@ -57,5 +57,22 @@ pub async fn run() -> Result<()> {
     for (read, reason) in read.iter().zip(reasons) {
         assert!(read.contains(reason), "{read}");
     }
+    there_and_back().await
+}
+
+/// Two agents that hand over to each other are built together.
+async fn there_and_back() -> Result<()> {
+    let gate = Gate::builder().policy(Policy::allow_all()).build()?;
+    let model = Scripted::new([
+        Turn::new("").call("transfer_to_support", r#"{"reason":"it does not start"}"#),
+        Turn::new("Then you want a new one."),
+    ]);
+    let sales = Agent::builder("sales", model.playing("sales")).gate(gate.clone()).handoff_to("support");
+    let model = Scripted::new([Turn::new("").call("transfer_to_sales", r#"{"reason":"it is broken"}"#)]);
+    let support = Agent::builder("support", model.playing("support")).gate(gate).handoff_to("sales");
+    let agent = Team::of([sales, support])?.agent("sales").context("sales is in the team")?;
+    let reply = agent.run("My machine does not start.").await?;
+    println!("{} said: {}", reply.agent, reply.text);
+    assert_eq!((&*reply.agent, &*reply.text), ("sales", "Then you want a new one."));
     Ok(())
 }

@@ -50,7 +50,7 @@ fn every_test_that_the_comparison_names_is_there() {
             }
         }
     }
-    let page = std::fs::read_to_string(root().join("docs/guide/compared.md")).unwrap();
+    let page = std::fs::read_to_string(root().join("docs/compared.md")).unwrap();
     let rows: Vec<Vec<&str>> = page
         .lines()
         .filter(|line| line.starts_with("| B"))
