@@ -9,6 +9,7 @@
 //! ```
 
 pub mod bindir;
+mod busy;
 pub mod kill;
 pub mod model;
 mod postgres;
@@ -16,4 +17,5 @@ pub mod scenario;
 pub mod stores;
 mod supervisor;
 
+pub use busy::Busy;
 pub use postgres::{Durability, TestDatabase, TestPostgres};

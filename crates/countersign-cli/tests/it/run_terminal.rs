@@ -1,5 +1,7 @@
 //! `countersign run` on a real terminal, driven by keys.
 
+use countersign_testkit::Busy;
+
 use crate::bed::{Bed, read};
 use crate::run::{ASKS, SCRIPT, scene};
 use crate::terminal::{CONTROL_C, ENTER, RIGHT, Terminal};
@@ -128,14 +130,12 @@ fn a_second_control_c_ends_at_once() {
     let bed = scene(ASKS, SCRIPT);
     let mut terminal = begin(&bed, &["--session", "s1", "helper", "go"]);
     terminal.sees("[d Deny]");
-    let other = rusqlite::Connection::open(bed.work().join("agent.db")).unwrap();
-    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let busy = Busy::keep(&bed.work().join("agent.db")).unwrap();
     terminal.types(CONTROL_C).sees("once more ends at once").types(CONTROL_C);
     let (shown, code) = terminal.ends();
     assert_eq!(code, 130, "{shown}");
     assert!(!shown.contains("withdrawn"), "it did not wait: {shown}");
-    other.execute_batch("ROLLBACK").unwrap();
-    drop(other);
+    drop(busy);
     let holds = bed.say("holds --json --config run.yml").expect(0).json();
     assert_eq!(holds.as_array().unwrap().len(), 1, "what waited still waits: {holds}");
 }
