@@ -3,7 +3,7 @@
 //! Arguments of a process are open to every user of the machine. So the browser is given a page that only its owner may
 //! read, and the page leads on to the link.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::Stdio;
@@ -22,7 +22,7 @@ const OPENER: &str = "xdg-open";
 
 /// Whether there is a screen to open a browser on.
 pub(crate) fn has_screen() -> bool {
-    let is_set = |name| std::env::var_os(name).is_some_and(|value: std::ffi::OsString| !value.is_empty());
+    let is_set = |name| std::env::var_os(name).is_some_and(|value: OsString| !value.is_empty());
     cfg!(target_os = "macos") || is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")
 }
 
@@ -32,16 +32,18 @@ pub(crate) fn open(link: &str, folder: &Path) -> io::Result<()> {
     let mut command = command(OPENER, page.path());
     let mut opener = command.spawn()?;
     tokio::spawn(async move {
-        // Held until then; when the runtime ends earlier, the page is dropped with this task.
-        let _page = page;
-        let _ = tokio::join!(opener.wait(), tokio::time::sleep(READ_WITHIN));
+        // When the runtime ends earlier, the page is dropped with this task.
+        tokio::time::sleep(READ_WITHIN).await;
+        drop(page);
+        // The opener may be the browser itself, and stay.
+        let _ = opener.wait().await;
     });
     Ok(())
 }
 
 fn command(opener: &str, page: &Path) -> Command {
     let mut command = Command::new(opener);
-    command.arg(AsRef::<OsStr>::as_ref(page)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // In a group of its own: Ctrl-C ends the server, not the browser.
     #[cfg(unix)]
     command.process_group(0);

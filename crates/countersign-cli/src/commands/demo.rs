@@ -82,33 +82,15 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
 
 async fn play(folder: &Path, answering: Answering, args: &Args, form: Form) -> Result<(), Fault> {
     let work = folder.join("work");
-    make_private_folder(&work)?;
-    for (name, text) in FILES {
-        std::fs::write(work.join(name), text)?;
-    }
-    let config_path = folder.join(CONFIG_NAME);
-    std::fs::write(&config_path, CONFIG)?;
-    let config = read_config(&config_path)?;
-    let address = format!("sqlite:{}", folder.join("countersign.db").display());
-    let store = countersign_store::connect(&address).await?;
-    let tools = tools(&work)?;
     let signer = key::load(folder)?;
-    let mut builder = Gate::builder().policy(config.policy).store(store).signer(Arc::clone(&signer)).owner("demo");
-    for tool in &tools {
-        builder = builder.admits(tool.clone());
-    }
-    let (builder, holds) = builder.channel();
-    let gate = builder.build()?;
-    let watched = config_path.clone();
-    let _watcher = Watcher::start([&*config_path], gate.clone(), move || read_policy(&watched))?;
-
+    let address = format!("sqlite:{}", folder.join("countersign.db").display());
+    let (mut run, _watcher) = set_up(folder, &work, &address, Arc::clone(&signer), answering).await?;
     greet(folder, &address);
     let mut signals = Signals::listen()?;
-    let inbox = match &answering {
-        Answering::Person if !args.no_server => open_inbox(&gate, signer, args.port).await,
+    let inbox = match &run.answering {
+        Answering::Person if !args.no_server => open_inbox(&run.gate, signer, args.port).await,
         Answering::Person | Answering::File(_) => None,
     };
-    let mut run = Run { gate, holds, tools, answering, calls: Vec::new() };
     let ended = match &inbox {
         Some(inbox) if inbox.show(&mut signals).await? == Pressed::Stop => Ok(Ended::Stopped),
         _ => run.go(&mut signals).await,
@@ -127,6 +109,34 @@ async fn play(folder: &Path, answering: Answering, args: &Args, form: Form) -> R
         Ended::Whole => Ok(()),
         Ended::Stopped => Err(Fault::failed("stopped; what waited was withdrawn, and nothing more ran")),
     }
+}
+
+/// Lays out the files and the rules, and puts a gate over them that follows the rules as they change.
+async fn set_up(
+    folder: &Path,
+    work: &Path,
+    address: &str,
+    signer: Arc<Signer>,
+    answering: Answering,
+) -> Result<(Run, Watcher), Fault> {
+    make_private_folder(work)?;
+    for (name, text) in FILES {
+        std::fs::write(work.join(name), text)?;
+    }
+    let config_path = folder.join(CONFIG_NAME);
+    std::fs::write(&config_path, CONFIG)?;
+    let config = read_config(&config_path)?;
+    let store = countersign_store::connect(address).await?;
+    let tools = tools(work)?;
+    let mut builder = Gate::builder().policy(config.policy).store(store).signer(signer).owner("demo");
+    for tool in &tools {
+        builder = builder.admits(tool.clone());
+    }
+    let (builder, holds) = builder.channel();
+    let gate = builder.build()?;
+    let watched = config_path.clone();
+    let watcher = Watcher::start([&*config_path], gate.clone(), move || read_policy(&watched))?;
+    Ok((Run { gate, holds, tools, answering, calls: Vec::new() }, watcher))
 }
 
 /// Opens the inbox. Without one there is still the terminal.
