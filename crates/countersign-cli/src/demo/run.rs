@@ -90,9 +90,11 @@ impl Run {
     async fn attend(&mut self, call: &mut OnItsWay, signals: &mut Signals) -> Result<Option<Arc<Call>>, Fault> {
         loop {
             let open = tokio::select! {
-                ended = &mut *call => return ended_call(ended).map(Some),
+                // Holds before the end: one that somebody was quick to decide still belongs to this call.
+                biased;
                 () = signals.any() => return Ok(None),
                 open = self.holds.recv() => open.ok_or_else(|| Fault::failed("the gate is gone"))?,
+                ended = &mut *call => return ended_call(ended).map(Some),
             };
             if !self.decide(open, signals).await? {
                 return Ok(None);
