@@ -1,27 +1,32 @@
 //! `countersign demo`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use countersign::Gate;
 use countersign::audit::{Report, VerifyOptions, verify_store};
+use countersign::signer::Signer;
 use countersign_api::wire;
 use serde_json::json;
 
 use crate::commands::{Form, audit};
-use crate::demo::{Answering, Answers, CONFIG, Ended, FILES, Run, file_changes, print_calls, print_trail, tools};
+use crate::demo::{
+    Answering, Answers, CONFIG, Ended, FILES, Inbox, Pressed, Run, file_changes, print_calls, print_trail, tools,
+};
 use crate::fault::Fault;
 use crate::home::{CONFIG_NAME, make_private_folder};
 use crate::key;
 use crate::out;
 use crate::prompt;
 use crate::settings::{read_config, read_policy};
+use crate::signals::Signals;
 use crate::watch::Watcher;
 
 /// See it work: an agent edits files in a scratch folder, and you decide
 ///
 /// Everything is real: the rules, the store, the file edits, the signed record. Only the model is scripted, so it
-/// needs no key and no network. The agent makes seven calls; rules allow some, deny one, and ask you about the rest.
-/// At the end it prints what happened and checks the record.
+/// needs no key and no network. The agent makes seven calls; rules allow some, deny one, and ask you about the rest:
+/// here, and in the browser by the link it prints. At the end it prints what happened and checks the record.
 ///
 /// In a script or a pipe there is nobody to ask: give the answers in a file, one a line.
 #[derive(Debug, clap::Args)]
@@ -30,6 +35,12 @@ pub(crate) struct Args {
     /// Take the answers from a file instead of asking
     #[arg(long, value_name = "FILE")]
     answers: Option<PathBuf>,
+    /// Ask in this terminal alone
+    #[arg(long)]
+    no_server: bool,
+    /// Where on this machine the inbox listens [default: 7117, or any other if that is taken]
+    #[arg(long, value_name = "PORT", conflicts_with = "no_server")]
+    port: Option<u16>,
     /// Keep the scratch folder, and say where it is
     #[arg(long)]
     keep: bool,
@@ -48,6 +59,7 @@ const EXAMPLES: &str = r#"Answers:
 Examples:
   countersign demo
   countersign demo --keep
+  countersign demo --no-server
   countersign demo --answers answers.txt --json"#;
 
 /// Runs the demo.
@@ -61,44 +73,80 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
         }
     };
     let scratch = Scratch::make(&args)?;
-    let played = play(&scratch.path, answering, form).await;
+    let played = play(&scratch.path, answering, &args, form).await;
     if scratch.kept {
         out::say(format_args!("Kept: {}", out::safe_lines(&scratch.path.display().to_string())));
     }
     played
 }
 
-async fn play(folder: &Path, answering: Answering, form: Form) -> Result<(), Fault> {
+async fn play(folder: &Path, answering: Answering, args: &Args, form: Form) -> Result<(), Fault> {
     let work = folder.join("work");
-    make_private_folder(&work)?;
+    let signer = key::load(folder)?;
+    let address = format!("sqlite:{}", folder.join("countersign.db").display());
+    let (mut run, _watcher) = set_up(folder, &work, &address, Arc::clone(&signer), answering).await?;
+    greet(folder, &address);
+    let mut signals = Signals::listen()?;
+    let inbox = match &run.answering {
+        Answering::Person if !args.no_server => open_inbox(&run.gate, signer, args.port).await,
+        Answering::Person | Answering::File(_) => None,
+    };
+    let ended = match &inbox {
+        Some(inbox) if inbox.show(&mut signals).await? == Pressed::Stop => Ok(Ended::Stopped),
+        _ => run.go(&mut signals).await,
+    };
+    run.gate.checkpoint().await?;
+    let report = verify_store(&**run.gate.store(), &VerifyOptions::default()).await;
+    let report = report.map_err(|problem| Fault::failed(format!("the record does not verify: {}", problem.what)))?;
+    tell(&run, &work, &report, form).await?;
+    if let Some(inbox) = inbox {
+        if matches!(ended, Ok(Ended::Whole)) {
+            inbox.linger(&mut signals).await?;
+        }
+        inbox.close().await;
+    }
+    match ended? {
+        Ended::Whole => Ok(()),
+        Ended::Stopped => Err(Fault::failed("stopped; what waited was withdrawn, and nothing more ran")),
+    }
+}
+
+/// Lays out the files and the rules, and puts a gate over them that follows the rules as they change.
+async fn set_up(
+    folder: &Path,
+    work: &Path,
+    address: &str,
+    signer: Arc<Signer>,
+    answering: Answering,
+) -> Result<(Run, Watcher), Fault> {
+    make_private_folder(work)?;
     for (name, text) in FILES {
         std::fs::write(work.join(name), text)?;
     }
     let config_path = folder.join(CONFIG_NAME);
     std::fs::write(&config_path, CONFIG)?;
     let config = read_config(&config_path)?;
-    let address = format!("sqlite:{}", folder.join("countersign.db").display());
-    let store = countersign_store::connect(&address).await?;
-    let tools = tools(&work)?;
-    let mut builder = Gate::builder().policy(config.policy).store(store).signer(key::load(folder)?).owner("demo");
+    let store = countersign_store::connect(address).await?;
+    let tools = tools(work)?;
+    let mut builder = Gate::builder().policy(config.policy).store(store).signer(signer).owner("demo");
     for tool in &tools {
         builder = builder.admits(tool.clone());
     }
     let (builder, holds) = builder.channel();
     let gate = builder.build()?;
     let watched = config_path.clone();
-    let _watcher = Watcher::start([&*config_path], gate.clone(), move || read_policy(&watched))?;
+    let watcher = Watcher::start([&*config_path], gate.clone(), move || read_policy(&watched))?;
+    Ok((Run { gate, holds, tools, answering, calls: Vec::new() }, watcher))
+}
 
-    greet(folder, &address);
-    let mut run = Run { gate, holds, tools, answering, calls: Vec::new() };
-    let ended = run.go().await;
-    run.gate.checkpoint().await?;
-    let report = verify_store(&**run.gate.store(), &VerifyOptions::default()).await;
-    let report = report.map_err(|problem| Fault::failed(format!("the record does not verify: {}", problem.what)))?;
-    tell(&run, &work, &report, form).await?;
-    match ended? {
-        Ended::Whole => Ok(()),
-        Ended::Stopped => Err(Fault::failed("stopped; what waited was withdrawn, and nothing more ran")),
+/// Opens the inbox. Without one there is still the terminal.
+async fn open_inbox(gate: &Gate, signer: Arc<Signer>, port: Option<u16>) -> Option<Inbox> {
+    match Inbox::open(gate, signer, port).await {
+        Ok(inbox) => Some(inbox),
+        Err(fault) => {
+            out::warn(format_args!("no inbox in the browser: {fault}"));
+            None
+        }
     }
 }
 

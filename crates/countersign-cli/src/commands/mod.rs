@@ -22,6 +22,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use audit::print as print_events;
 pub(crate) use holds::open_holds;
 pub(crate) use run::Args as RunArgs;
+pub(crate) use serve::{page, sign_in_link};
 
 use crate::fault::Fault;
 

@@ -11,6 +11,7 @@ use countersign_server::people::{self, PeopleError};
 use countersign_server::{Server, StartError, Tls, Ui};
 use serde_json::json;
 
+use crate::browser;
 use crate::commands::Form;
 use crate::desk::begin_gate;
 use crate::fault::Fault;
@@ -18,13 +19,15 @@ use crate::home::Home;
 use crate::key;
 use crate::out;
 use crate::person::person;
+use crate::prompt::is_interactive;
 use crate::settings::{Place, Settings, read_bytes};
 use crate::signals::Signals;
 use crate::watch::Watcher;
 
 /// Serve the approval inbox: agents send their calls, people decide in the browser
 ///
-/// Prints a link that signs you in, once and for ten minutes; `countersign token link` makes another. Agents need a token: `countersign token create`.
+/// Prints a link that signs you in, once and for ten minutes; `countersign token link` makes another. On a terminal with
+/// a screen it opens your browser, too. Agents need a token: `countersign token create`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -42,6 +45,9 @@ pub(crate) struct Args {
     tls_key: Option<PathBuf>,
     #[command(flatten)]
     place: Place,
+    /// Do not open the browser
+    #[arg(long)]
+    no_open: bool,
 }
 
 const EXAMPLES: &str = r#"Examples:
@@ -65,8 +71,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
 
     let redact = &settings.config.redact;
     let redactor = Redactor::new(&redact.keys, &redact.values).map_err(Fault::failed)?.and_standard();
-    let ui = Ui::new(|path| countersign_ui::asset(path).map(|asset| (asset.bytes, asset.mime)));
-    let builder = Server::builder(gate).signer(signer).redactor(redactor).ui(ui);
+    let builder = Server::builder(gate).signer(signer).redactor(redactor).ui(page());
     let mut builder = builder.limits(settings.config.limits.clone());
     if let Some(address) = address(&args, &settings)? {
         builder = builder.listen(address);
@@ -80,6 +85,9 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     let server = builder.bind().await?;
     let link = sign_in_link(&*store, server.url()).await?;
     greet(server.url(), &link, form)?;
+    if !args.no_open && form == Form::Text && is_interactive() && browser::has_screen() {
+        open_browser(&*store, server.url(), &home).await?;
+    }
     let mut signals = Signals::listen()?;
     server.run(async move { signals.any().await }).await?;
     out::say("The server has ended.");
@@ -100,6 +108,21 @@ fn address(args: &Args, settings: &Settings) -> Result<Option<SocketAddr>, Fault
         Some(Err(_)) => Err(Fault::usage("`listen` in the configuration is not an address and a port")
             .next("write it as 127.0.0.1:7117")),
     }
+}
+
+/// Opens the browser with a link of its own, so that the printed one still works. That it cannot is no reason to end.
+async fn open_browser(store: &dyn Store, url: &str, home: &Home) -> Result<(), Fault> {
+    let link = sign_in_link(store, url).await?;
+    match browser::open(&link, &home.data_folder()?) {
+        Ok(()) => out::say("Your browser opens; it signs in with a link of its own. `--no-open` keeps it closed."),
+        Err(error) => out::warn(format_args!("the browser could not be opened: {error}")),
+    }
+    Ok(())
+}
+
+/// The web app.
+pub(crate) fn page() -> Ui {
+    Ui::new(|path| countersign_ui::asset(path).map(|asset| (asset.bytes, asset.mime)))
 }
 
 /// Whoever starts the server may do everything in it but submit.

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use countersign::gate::Decided;
 use countersign::show::escape;
 use countersign::store::Op;
 use countersign::tool::FnTool;
 use countersign::transition::Rejection;
-use countersign::{Call, CallState, Effect, Gate, GateError, Hold, Path, Proposal, Refusal, RefusalKind, Tool as _};
+use countersign::{
+    Answer, Call, CallState, Effect, Gate, GateError, Hold, Path, Proposal, Refusal, RefusalKind, Tool as _,
+};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::answers::Answers;
@@ -49,11 +52,10 @@ pub(crate) struct Run {
 
 impl Run {
     /// Makes every move. An error withdraws what still waits, too.
-    pub(crate) async fn go(&mut self) -> Result<Ended, Fault> {
-        let mut signals = Signals::listen()?;
+    pub(crate) async fn go(&mut self, signals: &mut Signals) -> Result<Ended, Fault> {
         for (index, wish) in moves().into_iter().enumerate() {
             say_wish(index + 1, &wish);
-            match self.make(wish, &mut signals).await? {
+            match self.make(wish, signals).await? {
                 Some(call) => {
                     say_end(&call);
                     self.calls.push(call);
@@ -88,9 +90,11 @@ impl Run {
     async fn attend(&mut self, call: &mut OnItsWay, signals: &mut Signals) -> Result<Option<Arc<Call>>, Fault> {
         loop {
             let open = tokio::select! {
-                ended = &mut *call => return ended_call(ended).map(Some),
+                // Holds before the end: one that somebody was quick to decide still belongs to this call.
+                biased;
                 () = signals.any() => return Ok(None),
                 open = self.holds.recv() => open.ok_or_else(|| Fault::failed("the gate is gone"))?,
+                ended = &mut *call => return ended_call(ended).map(Some),
             };
             if !self.decide(open, signals).await? {
                 return Ok(None);
@@ -117,42 +121,9 @@ impl Run {
 
     /// Gets an answer and records it. False: the person wants everything to stop.
     async fn decide(&mut self, open: Hold, signals: &mut Signals) -> Result<bool, Fault> {
-        let mut notice = None;
-        loop {
-            let (answer, line) = match &mut self.answering {
-                Answering::File(answers) => {
-                    let (line, answer) = answers.next(&format!("`{}`", open.call.facts.tool))?;
-                    (answer, Some(line))
-                }
-                Answering::Person => {
-                    match prompt::put(&self.gate, &open, &[], notice.take(), std::future::pending(), signals).await? {
-                        Asked::Answer(answer) => (answer, None),
-                        Asked::Closed => {
-                            out::say(out::paint(out::WAIT, "  the hold closed: expired, or decided elsewhere"));
-                            return Ok(true);
-                        }
-                        Asked::Left | Asked::Joined | Asked::Stop => return Ok(false),
-                    }
-                }
-            };
-            out::say(format_args!("   {}", out::paint(out::BOLD, prompt::in_words(&answer))));
-            let decision = open.decision(person(), if line.is_some() { "answers" } else { "terminal" }, answer);
-            match (self.gate.decide(open.id, decision).await, line, &self.answering) {
-                (Ok(decided), ..) => {
-                    if let Some(grant) = &decided.grant {
-                        out::say(format_args!("  remembered: {}", escape(&grant.as_rule())));
-                    }
-                    return Ok(true);
-                }
-                (Err(GateError::Rejected(Rejection::Closed(_))), None, _) => return Ok(true),
-                (Err(error), Some(line), Answering::File(answers)) => {
-                    return Err(answers.refuse(line, &format!("the answer was not taken: {error}")));
-                }
-                (Err(error @ (GateError::Rejected(_) | GateError::BadEdit(_) | GateError::BadInput(_))), ..) => {
-                    notice = Some(format!("Not taken: {error}"));
-                }
-                (Err(error), ..) => return Err(error.into()),
-            }
+        match &mut self.answering {
+            Answering::File(answers) => by_file(&self.gate, &open, answers).await.map(|()| true),
+            Answering::Person => by_person(&self.gate, &open, signals).await,
         }
     }
 
@@ -170,6 +141,68 @@ impl Run {
             }
         }
         Ok(())
+    }
+}
+
+/// Takes the next answer of a file. One that cannot be given is the file's mistake.
+async fn by_file(gate: &Gate, open: &Hold, answers: &mut Answers) -> Result<(), Fault> {
+    let (line, answer) = answers.next(&format!("`{}`", open.call.facts.tool))?;
+    say_answer(&answer);
+    match gate.decide(open.id, open.decision(person(), "answers", answer)).await {
+        Ok(decided) => say_grant(&decided),
+        Err(error) => return Err(answers.refuse(line, &format!("the answer was not taken: {error}"))),
+    }
+    Ok(())
+}
+
+/// Asks the person until an answer is taken, theirs or one from elsewhere. False: they want everything to stop.
+async fn by_person(gate: &Gate, open: &Hold, signals: &mut Signals) -> Result<bool, Fault> {
+    let mut notice = None;
+    loop {
+        let answer = match prompt::put(gate, open, &[], notice.take(), std::future::pending(), signals).await? {
+            Asked::Answer(answer) => answer,
+            Asked::Closed => break,
+            Asked::Left | Asked::Joined | Asked::Stop => return Ok(false),
+        };
+        match gate.decide(open.id, open.decision(person(), "terminal", answer.clone())).await {
+            Ok(decided) => {
+                say_answer(&answer);
+                say_grant(&decided);
+                return Ok(true);
+            }
+            Err(GateError::Rejected(Rejection::Closed(_))) => break,
+            Err(error @ (GateError::Rejected(_) | GateError::BadEdit(_) | GateError::BadInput(_))) => {
+                notice = Some(format!("Not taken: {error}"));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let call = gate.get(open.call.id).await?;
+    if let Some(closed) = Hold::of(&call, open.id) {
+        out::say(format_args!("   {}", out::paint(out::BOLD, closed_elsewhere(&closed))));
+    }
+    Ok(true)
+}
+
+/// How a hold closed that was not closed here. Safe to print.
+fn closed_elsewhere(hold: &Hold) -> String {
+    let state = hold.state.as_str();
+    match hold.decisions.last() {
+        Some(last) => {
+            let place = if &*last.channel == "web" { "in the browser" } else { "elsewhere" };
+            format!("decided {place} by {}: {state}", escape(&last.by.id))
+        }
+        None => format!("nobody decided: {state}"),
+    }
+}
+
+fn say_answer(answer: &Answer) {
+    out::say(format_args!("   {}", out::paint(out::BOLD, prompt::in_words(answer))));
+}
+
+fn say_grant(decided: &Decided) {
+    if let Some(grant) = &decided.grant {
+        out::say(format_args!("  remembered: {}", escape(&grant.as_rule())));
     }
 }
 

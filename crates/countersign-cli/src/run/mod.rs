@@ -6,6 +6,7 @@ mod talk;
 mod teller;
 mod typist;
 
+pub(crate) use keyboard::Keyboard;
 pub(crate) use scene::{Scene, all_sessions, base, open_store, workspace};
 pub(crate) use talk::Talk;
 pub(crate) use typist::Typist;

@@ -132,6 +132,16 @@ fn a_full_folder_and_a_missing_file_are_refused() {
     bed.say("demo --answers nowhere.txt").expect(2);
 }
 
+/// A script gets no server, and nothing waits for a key.
+#[test]
+fn answers_from_a_file_need_no_server() {
+    let bed = Bed::new();
+    let ran = demo(&bed, "approve\napprove\napprove\napprove\napprove\n").expect(0);
+    for words in ["sign-in#", "http://", "Press Enter"] {
+        assert!(!ran.stderr.contains(words) && !ran.stdout.contains(words), "{words}: {}", ran.stderr);
+    }
+}
+
 /// Nobody's terminal gets a control byte from the agent's words, and nobody's pipe gets colour.
 #[test]
 fn no_control_byte_is_printed() {
@@ -144,7 +154,7 @@ fn no_control_byte_is_printed() {
 }
 
 /// The name of the user the tests run as.
-fn user() -> String {
+pub(crate) fn user() -> String {
     let output = std::process::Command::new("id").arg("-un").output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }

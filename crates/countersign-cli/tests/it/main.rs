@@ -4,6 +4,8 @@
 mod audit;
 mod bed;
 mod demo;
+#[cfg(unix)]
+mod demo_inbox;
 mod faults;
 mod operate;
 mod policy;

@@ -1,11 +1,12 @@
 //! The server as its users start it, and the commands that ask it.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, Ran};
+use crate::terminal::{CONTROL_C, Terminal};
 
 /// A server that runs until it is dropped.
 struct Serving {
@@ -113,6 +114,52 @@ fn tokens_are_made_listed_and_revoked_without_a_server() {
     bed.run(["token", "revoke", "tok_none", "--store", &url]).expect(1);
     bed.run(["token", "create", "--role", "king", "--name", "x", "--store", &url]).expect(2);
     bed.run(["token", "create", "--role", "approver", "--name", "os:root", "--store", &url]).expect(2);
+}
+
+/// A desktop with a program that opens files: it tells what it was given through a pipe.
+fn serve_on_a_desktop(bed: &Bed, more: &[&str]) -> Terminal {
+    use std::os::unix::fs::PermissionsExt as _;
+    let opener =
+        bed.write("xdg-open", "#!/bin/sh\n{ echo \"$#\"; stat -c %a \"$1\"; echo \"$1\"; cat \"$1\"; } > told\n");
+    std::fs::set_permissions(&opener, std::fs::Permissions::from_mode(0o700)).unwrap();
+    assert!(Command::new("mkfifo").arg(bed.work().join("told")).status().unwrap().success());
+    let mut command = bed.command(["serve", "--listen", "127.0.0.1:0", "--store", &bed.url()]);
+    command.args(more).env("DISPLAY", ":0").env("PATH", format!("{}:/usr/bin:/bin", bed.work().display()));
+    Terminal::of(command, (160, 50))
+}
+
+fn pages(bed: &Bed) -> usize {
+    let names = std::fs::read_dir(bed.data()).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.to_string_lossy().ends_with(".html")).count()
+}
+
+/// The browser gets a link of its own by a private page, never in an argument; the page does not outlive the server.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_browser_is_opened_without_telling_others_the_link() {
+    let bed = Bed::new();
+    let mut terminal = serve_on_a_desktop(&bed, &[]);
+    terminal.sees("/sign-in#").sees("\r\n").sees("Your browser opens");
+    let printed = terminal.shown().lines().find(|line| line.contains("/sign-in#")).unwrap().to_owned();
+    let told = crate::bed::read(bed.work().join("told"));
+    let [arguments, mode, path, page] = told.lines().collect::<Vec<_>>().try_into().unwrap();
+    assert_eq!((arguments, mode), ("1", "600"), "{told}");
+    assert!(path.starts_with(bed.data().to_str().unwrap()) && !path.contains("cs_link_"), "{told}");
+    let (url, secret) = printed.split_once('#').unwrap();
+    assert!(page.contains(&format!("0;url={url}#cs_link_")) && !page.contains(secret), "{told}");
+    terminal.types(CONTROL_C);
+    let (shown, code) = terminal.ends();
+    assert_eq!((code, pages(&bed)), (0, 0), "{shown}");
+}
+
+#[test]
+fn the_browser_stays_closed_where_told_so() {
+    let bed = Bed::new();
+    let mut terminal = serve_on_a_desktop(&bed, &["--no-open"]);
+    terminal.sees("/sign-in#").types(CONTROL_C);
+    let (shown, code) = terminal.ends();
+    assert_eq!((code, pages(&bed)), (0, 0), "{shown}");
+    assert!(!shown.contains("Your browser"), "{shown}");
 }
 
 /// An address that others reach is refused with what to do, and a server that is not there is told apart.

@@ -1,5 +1,6 @@
 //! The demo and `approve` on a real terminal, driven by keys.
 
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use expectrl::process::unix::WaitStatus;
@@ -20,9 +21,13 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     pub(crate) fn run(bed: &Bed, args: &[&str], size: (u16, u16)) -> Terminal {
+        Terminal::of(bed.command(args), size)
+    }
+
+    /// A terminal with a command that was prepared.
+    pub(crate) fn of(mut command: Command, size: (u16, u16)) -> Terminal {
         // The shell sets the size before the command looks at it.
-        let mut command = bed.command(args);
-        command.stdin(std::process::Stdio::inherit());
+        command.stdin(Stdio::inherit());
         let mut session = Session::spawn(command).unwrap();
         session.get_process_mut().set_window_size(size.0, size.1).unwrap();
         session.set_expect_timeout(Some(Duration::from_secs(120)));
@@ -83,7 +88,7 @@ impl Terminal {
 #[test]
 fn the_demo_is_decided_with_arrow_keys() {
     let bed = Bed::new();
-    let mut terminal = Terminal::run(&bed, &["demo", "--dir", "scene"], (160, 50));
+    let mut terminal = Terminal::run(&bed, &["demo", "--no-server", "--dir", "scene"], (160, 50));
     terminal.sees("Approve this call?").sees("write_file").sees("a Approve").types(RIGHT).sees("[a Approve]");
     terminal.types(ENTER).sees("you approve");
     terminal.sees("Approve this call?").sees("edit_file");
@@ -114,7 +119,7 @@ fn the_demo_is_decided_with_arrow_keys() {
 #[test]
 fn a_small_screen_is_paged_before_approve_wakes() {
     let bed = Bed::new();
-    let mut terminal = Terminal::run(&bed, &["demo", "--dir", "scene"], (80, 24));
+    let mut terminal = Terminal::run(&bed, &["demo", "--no-server", "--dir", "scene"], (80, 24));
     terminal.sees("Space for more").types("a").sees("that is all").sees("a Approve").types("a").sees("you approve");
     terminal.sees("edit_file").sees("Approve this call?").types(CONTROL_C);
     let (shown, code) = terminal.ends();
@@ -127,7 +132,7 @@ fn a_small_screen_is_paged_before_approve_wakes() {
 #[test]
 fn keys_typed_ahead_are_thrown_away() {
     let bed = Bed::new();
-    let mut terminal = Terminal::run(&bed, &["demo", "--dir", "scene"], (160, 50));
+    let mut terminal = Terminal::run(&bed, &["demo", "--no-server", "--dir", "scene"], (160, 50));
     terminal.types("aaaaa\r\ra").sees("Approve this call?").sees("a Approve").types(CONTROL_C);
     let (shown, code) = terminal.ends();
     assert_eq!(code, 1, "{shown}");
@@ -139,12 +144,9 @@ fn keys_typed_ahead_are_thrown_away() {
 #[test]
 fn no_colour_is_no_loss() {
     let bed = Bed::new();
-    let mut command = bed.command(["demo"]);
-    command.stdin(std::process::Stdio::inherit()).env("NO_COLOR", "1");
-    let mut session = Session::spawn(command).unwrap();
-    session.get_process_mut().set_window_size(160, 50).unwrap();
-    session.set_expect_timeout(Some(Duration::from_secs(120)));
-    let mut terminal = Terminal { session, shown: String::new() };
+    let mut command = bed.command(["demo", "--no-server"]);
+    command.env("NO_COLOR", "1");
+    let mut terminal = Terminal::of(command, (160, 50));
     terminal.sees("[d Deny]").sees("left").types(CONTROL_C);
     let (shown, _) = terminal.ends();
     for colour in 30..=37 {

@@ -1,5 +1,6 @@
 //! Programs that tools started, written down while they run, so that one that outlives us is found.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -57,7 +58,7 @@ impl Processes {
         let mut survivors = Vec::new();
         for file in fs::read_dir(&self.folder)? {
             let path = file?.path();
-            let Some(entry) = read(&path) else { continue };
+            let Some(entry) = read(&path).filter(|_| path.extension() == Some(OsStr::new("json"))) else { continue };
             if entry.owner.as_ref().is_some_and(Alive::is_alive) {
                 continue;
             }
@@ -118,10 +119,13 @@ impl Noted {
         }
     }
 
+    /// Beside, then over the old one: dying in between must not cost what was written down before.
     fn write(&self) -> io::Result<()> {
-        let mut file = File::create(&self.path)?;
+        let beside = self.path.with_extension("new");
+        let mut file = File::create(&beside)?;
         file.write_all(&serde_json::to_vec(&self.entry)?)?;
-        file.sync_all()
+        file.sync_all()?;
+        fs::rename(beside, &self.path)
     }
 }
 
@@ -131,7 +135,8 @@ impl Drop for Noted {
     }
 }
 
-/// A file that cannot be read tells nothing: it was cut while it was written, before its program began.
+/// A file that cannot be read is one that was cut while it was written: the whole one stands beside it, or no program
+/// began.
 fn read(path: &Path) -> Option<Entry> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
