@@ -11,6 +11,8 @@
 
 pub mod postgres;
 mod sqlite;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -9,7 +9,6 @@
 //! ```
 
 pub mod bindir;
-mod busy;
 pub mod kill;
 pub mod model;
 mod postgres;
@@ -17,5 +16,4 @@ pub mod scenario;
 pub mod stores;
 mod supervisor;
 
-pub use busy::Busy;
 pub use postgres::{Durability, TestDatabase, TestPostgres};

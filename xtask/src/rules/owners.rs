@@ -8,9 +8,7 @@ const DEV: &[&str] = &["countersign-testkit", "countersign-benches", "countersig
 /// Foreign crates, those of ours that may name them, and what they bring.
 const OWNERS: &[(&[&str], &[&str], &str)] = &[
     // The benches measure the store against bare commits.
-    (&["libsqlite3-sys", "sqlx"], &["countersign-store", "countersign-benches"], "SQL"),
-    // The testkit keeps a database busy, to see who waits for it.
-    (&["rusqlite"], &["countersign-store", "countersign-benches", "countersign-testkit"], "SQL"),
+    (&["rusqlite", "libsqlite3-sys", "sqlx"], &["countersign-store", "countersign-benches"], "SQL"),
     (&["axum", "tower-http"], &["countersign-server", "countersign-testkit"], "HTTP serving"),
     (&["rmcp"], &["countersign-mcp", "countersign-testkit"], "MCP"),
     (&["genai"], &["countersign-agent"], "model providers"),

@@ -1,6 +1,6 @@
 //! `countersign run` on a real terminal, driven by keys.
 
-use countersign_testkit::Busy;
+use countersign_store::testing::Busy;
 
 use crate::bed::{Bed, read};
 use crate::run::{ASKS, SCRIPT, scene};
