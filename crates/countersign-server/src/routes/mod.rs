@@ -39,9 +39,9 @@ pub(crate) fn table() -> Vec<Route> {
     nouns.into_iter().flatten().collect()
 }
 
-/// How many rows a page may have.
+/// How many rows a page may have: one less than a store gives at once, for that one says whether there is another page.
 fn rows(limit: Option<usize>) -> usize {
-    limit.unwrap_or(countersign::limits::PAGE_ROWS_DEFAULT).clamp(1, countersign::limits::PAGE_ROWS)
+    limit.unwrap_or(countersign::limits::PAGE_ROWS_DEFAULT).clamp(1, countersign::limits::PAGE_ROWS - 1)
 }
 
 /// A cursor that was handed out before.

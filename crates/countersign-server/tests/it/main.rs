@@ -8,6 +8,7 @@ mod holds;
 mod hostile;
 mod matrix;
 mod operate;
+mod pages;
 mod people;
 mod stage;
 mod stores;
