@@ -10,5 +10,6 @@ mod matrix;
 mod operate;
 mod pages;
 mod people;
+mod scenarios;
 mod stage;
 mod stores;
