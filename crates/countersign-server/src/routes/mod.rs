@@ -4,7 +4,7 @@ mod audit;
 mod calls;
 mod events;
 mod grants;
-mod holds;
+pub(crate) mod holds;
 mod insights;
 mod operate;
 mod policy;
@@ -16,6 +16,7 @@ mod who;
 
 use countersign_api::wire::{Code, Page};
 
+use crate::dialects;
 use crate::problem::{Answer, Refused};
 use crate::table::Route;
 
@@ -35,6 +36,7 @@ pub(crate) fn table() -> Vec<Route> {
         audit::routes(),
         tokens::routes(),
         system::routes(),
+        dialects::routes(),
     ];
     nouns.into_iter().flatten().collect()
 }

@@ -10,6 +10,7 @@ mod matrix;
 mod operate;
 mod pages;
 mod people;
+mod saiki;
 mod scenarios;
 mod stage;
 mod stores;
