@@ -11,13 +11,14 @@ use crate::people::Browser;
 use crate::stage::{Client, Stage, text};
 
 /// A stream of server-sent events, read one by one.
-struct Events {
+pub(crate) struct Events {
     response: reqwest::Response,
     buffer: String,
 }
 
 impl Events {
-    async fn open(client: &Client, path: &str) -> Events {
+    /// Opens one.
+    pub(crate) async fn open(client: &Client, path: &str) -> Events {
         let response = client.request(Method::GET, path).send().await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
@@ -25,7 +26,7 @@ impl Events {
     }
 
     /// The next event: its name, its id and its data. None when the stream is over.
-    async fn next(&mut self) -> Option<(String, Option<String>, Value)> {
+    pub(crate) async fn next(&mut self) -> Option<(String, Option<String>, Value)> {
         loop {
             while let Some((block, rest)) = self.buffer.split_once("\n\n") {
                 let block = block.to_owned();

@@ -6,6 +6,7 @@ mod docs;
 mod events;
 mod holds;
 mod hostile;
+mod many;
 mod matrix;
 mod operate;
 mod pages;
