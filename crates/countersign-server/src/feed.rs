@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use countersign::call::Chain;
-use countersign::event::{Cursor, Event, EventName};
+use countersign::event::{Cursor, Event};
 use countersign::store::{CallFilter, EventFilter, StoreError};
-use countersign::{Call, CallId, limits as core_limits};
+use countersign::{CallId, HoldId, limits as core_limits};
 use countersign_api::wire::Role;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -92,26 +92,19 @@ impl Feed {
 
     async fn waiting(&mut self, after: Option<CallId>) -> Result<(), StoreError> {
         let principal = self.principal.is_agent().then(|| Arc::clone(&self.principal.name));
-        let limit = Some(core_limits::PAGE_ROWS_DEFAULT);
+        let limit = Some(core_limits::PAGE_ROWS);
         let filter = CallFilter { holding: true, principal, after, limit, ..CallFilter::default() };
         let calls = self.app.store().calls(filter).await?;
+        let open: Vec<(CallId, HoldId)> =
+            calls.iter().filter_map(|call| Some((call.id, call.open_hold()?.id))).collect();
+        let opened = self.app.store().openings(&open).await?;
+        // Only now, with nothing left to wait for: whoever stops listening in between begins this page again.
+        self.queue.extend(opened.into_iter().map(|event| Item::Waiting(Arc::new(event))));
         match calls.last() {
             Some(last) => self.stage = Stage::Waiting(Some(last.id)),
             None => self.ready(),
         }
-        for call in &calls {
-            let opened = self.opened(call).await?;
-            self.queue.extend(opened.map(|event| Item::Waiting(Arc::new(event))));
-        }
         Ok(())
-    }
-
-    /// The event by which the open hold of a call opened.
-    async fn opened(&self, call: &Call) -> Result<Option<Event>, StoreError> {
-        let Some(hold) = call.open_hold().map(|hold| hold.id) else { return Ok(None) };
-        let filter = EventFilter { call: Some(call.id), limit: Some(core_limits::PAGE_ROWS), ..EventFilter::default() };
-        let events = self.app.store().events(Cursor::default(), filter).await?;
-        Ok(events.into_iter().find(|event| event.name == EventName::HoldOpened && event.hold == Some(hold)))
     }
 
     /// A place beyond the end, or of another log, would hide what happens before it is reached.

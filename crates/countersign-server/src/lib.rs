@@ -21,6 +21,7 @@
 
 mod app;
 mod auth;
+mod dialects;
 mod extract;
 mod feed;
 mod headers;

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse as _, Response};
 use countersign_api::wire::Code;
 
 use crate::app::App;
+use crate::dialects::is_for_programs;
 use crate::problem::Refused;
 
 /// A file of the web app: its bytes and its media type.
@@ -38,12 +39,12 @@ const PLACEHOLDER: &str = include_str!("placeholder.html");
 /// Files whose names change with their content.
 const HASHED: &str = "assets/";
 
-/// Serves a file, or the page itself: the app knows its own addresses. What is below `/v1/` is never a page.
+/// Serves a file, or the page itself: the app knows its own addresses. What is for programs is never a page.
 pub(crate) async fn serve(State(app): State<App>, uri: Uri) -> Response {
-    let path = uri.path().trim_start_matches('/');
-    if path == "v1" || path.starts_with("v1/") {
+    if is_for_programs(uri.path()) {
         return Refused::not_found().into_response();
     }
+    let path = uri.path().trim_start_matches('/');
     let found = (app.ui.asset)(path).filter(|_| path != "index.html");
     let cache =
         if found.is_some() && path.starts_with(HASHED) { "private, max-age=31536000, immutable" } else { "no-store" };

@@ -155,6 +155,11 @@ pub struct Event {
 }
 
 impl Event {
+    /// Whether it is the one by which this hold opened.
+    pub fn opens(&self, hold: HoldId) -> bool {
+        self.name == EventName::HoldOpened && self.hold == Some(hold)
+    }
+
     /// The body as a value.
     pub fn value(&self) -> serde_json::Value {
         serde_json::from_str(&self.body).unwrap_or(serde_json::Value::Null)

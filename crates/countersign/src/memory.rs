@@ -419,6 +419,14 @@ impl Store for MemoryStore {
         Ok(events.filter(wanted).take(most).cloned().collect())
     }
 
+    async fn openings(&self, holds: &[(CallId, HoldId)]) -> Result<Vec<Event>, StoreError> {
+        let wanted: HashSet<HoldId> = holds.iter().map(|(_, hold)| *hold).collect();
+        let opens = |event: &&Event| {
+            event.name == EventName::HoldOpened && event.hold.is_some_and(|hold| wanted.contains(&hold))
+        };
+        Ok(self.tables().events.iter().filter(opens).cloned().collect())
+    }
+
     async fn halted(&self, path: &Path) -> Result<bool, StoreError> {
         Ok(is_halted(&self.tables().halts, path))
     }

@@ -474,6 +474,20 @@ pub trait Store: Send + Sync {
     async fn grants(&self) -> Result<Vec<Grant>, StoreError>;
     /// Reads events after a cursor, oldest first. Never skips one that commits late.
     async fn events(&self, after: Cursor, filter: EventFilter) -> Result<Vec<Event>, StoreError>;
+    /// The events by which these holds opened, oldest first. As many holds as fit one page are asked for at once.
+    ///
+    /// Left to itself it asks call by call; stores that can do it in one reading should.
+    async fn openings(&self, holds: &[(CallId, HoldId)]) -> Result<Vec<Event>, StoreError> {
+        let mut found = Vec::new();
+        for (call, hold) in holds {
+            let filter =
+                EventFilter { call: Some(*call), limit: Some(crate::limits::PAGE_ROWS), ..EventFilter::default() };
+            let events = self.events(Cursor::default(), filter).await?;
+            found.extend(events.into_iter().find(|event| event.opens(*hold)));
+        }
+        found.sort_by_key(|event| event.cursor);
+        Ok(found)
+    }
     /// Whether everything, or an agent of this path, is halted.
     async fn halted(&self, path: &Path) -> Result<bool, StoreError>;
     /// The policy all nodes follow, where the store keeps one: version and source.

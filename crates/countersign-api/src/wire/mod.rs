@@ -19,7 +19,7 @@ pub use call::{
     Call, Cancel, Claim, Claimed, HoldBrief, NewCall, NewHold, NewOutcome, OutcomeWord, Receipt, Renew, Renewed,
     Resolution, Resolve, Verdict,
 };
-pub use decision::{Decided, Decision, NewDecision, Remember};
+pub use decision::{AnswerWord, Decided, Decision, NewDecision, Remember};
 pub use event::{Event, FromSocket, ToSocket};
 pub use grant::{Coverage, Grant, GrantExample, GrantPreview, NewGrant, PreviewGrant};
 pub use hold::{Definition, Hold, HoldDetail, Line, Quorum, Sibling, Warning};

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse as _, Response};
 use countersign_api::wire::Code;
 
 use crate::app::App;
+use crate::dialects::is_for_programs;
 use crate::problem::Refused;
 
 /// Refuses what no page of ours and no program of a user would send.
@@ -27,7 +28,7 @@ fn check(app: &App, request: &Request) -> Result<(), Refused> {
             return Err(Refused::new(Code::WrongOrigin));
         }
     }
-    let is_api = request.uri().path().starts_with("/v1/");
+    let is_api = is_for_programs(request.uri().path());
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     // A link to our page may stand anywhere; our data is for our page alone.
     let foreign = sent(headers, "sec-fetch-site").is_some_and(|site| !matches!(site, "same-origin" | "none"));

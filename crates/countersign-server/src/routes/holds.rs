@@ -94,7 +94,8 @@ async fn read(State(app): State<App>, _caller: Approver, Id(id): Id<HoldId>) -> 
     Ok(Json(detail))
 }
 
-async fn find(app: &App, id: HoldId) -> Answer<Hold> {
+/// A hold, by its id.
+pub(crate) async fn find(app: &App, id: HoldId) -> Answer<Hold> {
     let call = app.store().call_of_hold(id).await?;
     call.as_ref().and_then(|call| Hold::of(call, id)).ok_or_else(Refused::not_found)
 }
@@ -153,7 +154,7 @@ async fn decide(
 }
 
 /// The one way a decision comes in, by whatever surface.
-pub(super) async fn decide_as(
+pub(crate) async fn decide_as(
     app: &App,
     caller: &Principal,
     id: HoldId,

@@ -4,7 +4,7 @@ mod audit;
 mod calls;
 mod events;
 mod grants;
-mod holds;
+pub(crate) mod holds;
 mod insights;
 mod operate;
 mod policy;
@@ -16,6 +16,7 @@ mod who;
 
 use countersign_api::wire::{Code, Page};
 
+use crate::dialects;
 use crate::problem::{Answer, Refused};
 use crate::table::Route;
 
@@ -35,13 +36,14 @@ pub(crate) fn table() -> Vec<Route> {
         audit::routes(),
         tokens::routes(),
         system::routes(),
+        dialects::routes(),
     ];
     nouns.into_iter().flatten().collect()
 }
 
-/// How many rows a page may have.
+/// How many rows a page may have: one less than a store gives at once, for that one says whether there is another page.
 fn rows(limit: Option<usize>) -> usize {
-    limit.unwrap_or(countersign::limits::PAGE_ROWS_DEFAULT).clamp(1, countersign::limits::PAGE_ROWS)
+    limit.unwrap_or(countersign::limits::PAGE_ROWS_DEFAULT).clamp(1, countersign::limits::PAGE_ROWS - 1)
 }
 
 /// A cursor that was handed out before.

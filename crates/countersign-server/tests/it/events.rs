@@ -11,13 +11,14 @@ use crate::people::Browser;
 use crate::stage::{Client, Stage, text};
 
 /// A stream of server-sent events, read one by one.
-struct Events {
+pub(crate) struct Events {
     response: reqwest::Response,
     buffer: String,
 }
 
 impl Events {
-    async fn open(client: &Client, path: &str) -> Events {
+    /// Opens one.
+    pub(crate) async fn open(client: &Client, path: &str) -> Events {
         let response = client.request(Method::GET, path).send().await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
@@ -25,7 +26,7 @@ impl Events {
     }
 
     /// The next event: its name, its id and its data. None when the stream is over.
-    async fn next(&mut self) -> Option<(String, Option<String>, Value)> {
+    pub(crate) async fn next(&mut self) -> Option<(String, Option<String>, Value)> {
         loop {
             while let Some((block, rest)) = self.buffer.split_once("\n\n") {
                 let block = block.to_owned();
@@ -124,8 +125,9 @@ async fn streams_end_with_the_server() {
     assert!(events.next().await.is_none());
 }
 
-async fn socket(stage: &Stage, headers: &[(&str, String)]) -> Result<Talk, u16> {
-    let mut request = format!("ws://{}/v1/ws", stage.host()).into_client_request().unwrap();
+/// Opens a WebSocket, or says with which status that was refused.
+pub(crate) async fn socket(stage: &Stage, path: &str, headers: &[(&str, String)]) -> Result<Talk, u16> {
+    let mut request = format!("ws://{}{path}", stage.host()).into_client_request().unwrap();
     for (name, value) in headers {
         let name: tokio_tungstenite::tungstenite::http::HeaderName = name.parse().unwrap();
         request.headers_mut().insert(name, value.parse().unwrap());
@@ -137,14 +139,15 @@ async fn socket(stage: &Stage, headers: &[(&str, String)]) -> Result<Talk, u16> 
     }
 }
 
-struct Talk(tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>>);
+/// An open WebSocket.
+pub(crate) struct Talk(tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>>);
 
 impl Talk {
-    async fn say(&mut self, message: Value) {
+    pub(crate) async fn say(&mut self, message: Value) {
         self.0.send(Message::Text(message.to_string().into())).await.unwrap();
     }
 
-    async fn hear(&mut self) -> Value {
+    pub(crate) async fn hear(&mut self) -> Value {
         loop {
             match self.0.next().await.unwrap().unwrap() {
                 Message::Text(text) => return serde_json::from_str(&text).unwrap(),
@@ -160,7 +163,7 @@ async fn a_socket_streams_and_decides() {
     let stage = Stage::new().await;
     let browser = Browser::sign_in(&stage, "os:ann").await;
     let headers = [("cookie", browser.cookie().to_owned()), ("origin", stage.url.clone())];
-    let mut talk = socket(&stage, &headers).await.unwrap_or_else(|status| panic!("{status}"));
+    let mut talk = socket(&stage, "/v1/ws", &headers).await.unwrap_or_else(|status| panic!("{status}"));
     talk.say(json!({ "type": "subscribe" })).await;
     assert_eq!(talk.hear().await["type"], "ready");
     let call = stage.agent().await.submit("write_file", json!({})).await.expect(202);
@@ -186,10 +189,10 @@ async fn foreign_socket_refused() {
     let stage = Stage::new().await;
     let browser = Browser::sign_in(&stage, "os:ann").await;
     let cookie = ("cookie", browser.cookie().to_owned());
-    assert_eq!(socket(&stage, &[]).await.err(), Some(401));
-    assert_eq!(socket(&stage, std::slice::from_ref(&cookie)).await.err(), Some(403));
+    assert_eq!(socket(&stage, "/v1/ws", &[]).await.err(), Some(401));
+    assert_eq!(socket(&stage, "/v1/ws", std::slice::from_ref(&cookie)).await.err(), Some(403));
     let evil = ("origin", "https://evil.example".to_owned());
-    assert_eq!(socket(&stage, &[cookie, evil]).await.err(), Some(403));
+    assert_eq!(socket(&stage, "/v1/ws", &[cookie, evil]).await.err(), Some(403));
 
     let made = countersign_server::tokens::create(
         &**stage.gate.store(),
@@ -197,7 +200,7 @@ async fn foreign_socket_refused() {
         "test",
     );
     let bearer = ("authorization", format!("Bearer {}", made.await.unwrap().token));
-    let mut talk = socket(&stage, &[bearer]).await.unwrap_or_else(|status| panic!("{status}"));
+    let mut talk = socket(&stage, "/v1/ws", &[bearer]).await.unwrap_or_else(|status| panic!("{status}"));
     let call = stage.agent().await.submit("write_file", json!({})).await.expect(202);
     let approve = json!({ "answer": "approve", "digest": call["holds"][0]["digest"] });
     talk.say(json!({ "type": "decide", "hold": call["holds"][0]["id"], "decision": approve })).await;

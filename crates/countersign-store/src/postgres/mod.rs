@@ -288,6 +288,10 @@ impl Store for PostgresStore {
         read::events(&self.node.readers, after, &filter, self.node.settle_within).await
     }
 
+    async fn openings(&self, holds: &[(CallId, HoldId)]) -> Result<Vec<Event>, StoreError> {
+        read::openings(&self.node.readers, holds).await
+    }
+
     async fn halted(&self, path: &Path) -> Result<bool, StoreError> {
         read::halted(&self.node.readers, path).await
     }

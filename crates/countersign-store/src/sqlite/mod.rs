@@ -154,6 +154,11 @@ impl Store for SqliteStore {
         self.readers.read(move |connection| read::halted(connection, &path)).await
     }
 
+    async fn openings(&self, holds: &[(CallId, HoldId)]) -> Result<Vec<Event>, StoreError> {
+        let holds = holds.to_vec();
+        self.readers.read(move |connection: &_| read::openings(connection, &holds)).await
+    }
+
     async fn policy(&self) -> Result<Option<(Arc<str>, Arc<str>)>, StoreError> {
         self.readers.read(read::policy).await
     }

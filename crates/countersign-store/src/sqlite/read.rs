@@ -227,6 +227,17 @@ pub(super) fn events(connection: &Connection, after: Cursor, filter: &EventFilte
     Ok(found)
 }
 
+/// The events by which holds opened: many small readings, of one connection and without waiting in between.
+pub(super) fn openings(connection: &Connection, holds: &[(CallId, HoldId)]) -> Result<Vec<Event>, StoreError> {
+    let mut found = Vec::new();
+    for (call, hold) in holds {
+        let opens = |event: &Event| event.opens(*hold);
+        found.append(&mut read_events(connection, TAIL_OF_CALL, params![call.as_bytes(), 0], 1, opens)?);
+    }
+    found.sort_by_key(|event| event.cursor);
+    Ok(found)
+}
+
 /// The chains a filter is about, each with its last sequence number; none where it is about all.
 fn chains_of(connection: &Connection, filter: &EventFilter) -> Result<Option<Vec<(i64, i64)>>, StoreError> {
     let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));

@@ -1,4 +1,4 @@
-//! Scenarios: stories about calls, written as data and replayed on every store.
+//! Scenarios: stories about calls, written as data and replayed on every store, through every door.
 //!
 //! ```toml
 //! policy = 'rules: [{ id: two, ask: deploy, approvals: 2 }]'
@@ -9,6 +9,7 @@
 //! `events` is the whole log, in order, with a remark where a step wrote nothing: `replayed CALL` where it had happened
 //! before, `rejected CALL WHY` where it was refused, `not claimed CALL STATE` where there was nothing to run.
 
+mod door;
 mod stage;
 mod step;
 mod tell;
@@ -22,6 +23,7 @@ use countersign::Limits;
 use countersign::testing::TestStore;
 use serde::Deserialize;
 
+pub use door::{Direct, Door, Rejected};
 use stage::Stage;
 
 /// One story.
@@ -84,7 +86,16 @@ impl Scenario {
     ///
     /// When a step cannot be read or done, or when what came of it is not what the file says.
     pub async fn replay(&self, store: &dyn TestStore) -> Result<()> {
-        let mut stage = Stage::new(self, store)?;
+        self.replay_through(store, &mut Direct::default()).await
+    }
+
+    /// The same, with everything that people and agents do going through a door.
+    ///
+    /// # Errors
+    ///
+    /// As with [`Scenario::replay`].
+    pub async fn replay_through(&self, store: &dyn TestStore, door: &mut dyn Door) -> Result<()> {
+        let mut stage = Stage::new(self, store, door).await?;
         for step in &self.steps {
             stage.perform(step).await.with_context(|| format!("step `{step}`"))?;
         }

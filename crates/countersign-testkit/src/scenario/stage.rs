@@ -1,37 +1,41 @@
-//! Does what a story says, through a gate.
+//! Does what a story says, through a door to a gate.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use countersign::call::{CallState, Resolution};
-use countersign::store::Op;
+use countersign::call::CallState;
 use countersign::testing::TestStore;
 use countersign::tool::{FnTool, Tool as _, tool};
-use countersign::transition::Asking;
-use countersign::{
-    Call, CallId, Claimed, Decision, Definition, Gate, GateError, HoldId, Json, Policy, Proposal, Time, ToolId, Who,
-};
+use countersign::{Call, CallId, Definition, Gate, GateError, Json, Policy, Proposal, ToolId, Who};
 
+use super::door::{Door, Rejected};
 use super::step::Step;
 use super::tell::{Teller, code};
 use super::{Reach, Scenario};
 
-/// A gate on a store, and what the story calls its calls.
+/// A gate on a store, the door to it, and what the story calls its calls.
 pub(super) struct Stage<'a> {
     scenario: &'a Scenario,
     store: &'a dyn TestStore,
+    door: &'a mut dyn Door,
     gate: Gate,
     teller: Teller,
-    tools: HashMap<String, FnTool>,
+    tools: HashMap<String, Arc<FnTool>>,
     calls: HashMap<String, (CallId, String)>,
 }
 
 impl<'a> Stage<'a> {
-    pub(super) fn new(scenario: &'a Scenario, store: &'a dyn TestStore) -> Result<Stage<'a>> {
+    pub(super) async fn new(
+        scenario: &'a Scenario,
+        store: &'a dyn TestStore,
+        door: &'a mut dyn Door,
+    ) -> Result<Stage<'a>> {
         let gate = build(scenario, store, &scenario.policy)?;
+        door.open(&gate).await?;
         let (tools, calls) = (HashMap::new(), HashMap::new());
-        Ok(Stage { scenario, store, gate, teller: Teller::default(), tools, calls })
+        Ok(Stage { scenario, store, door, gate, teller: Teller::default(), tools, calls })
     }
 
     /// Everything told so far.
@@ -49,12 +53,7 @@ impl<'a> Stage<'a> {
         let about = about(&step);
         let remark = match self.act(step).await {
             Ok(remark) => remark,
-            Err(error) => match error.downcast_ref::<GateError>() {
-                Some(GateError::Rejected(rejection)) => Some(format!("rejected {about} {}", code(rejection))),
-                Some(GateError::BadEdit(_)) => Some(format!("rejected {about} bad-edit")),
-                Some(GateError::BrokenPolicy(_)) => Some("rejected policy broken".to_owned()),
-                _ => return Err(error),
-            },
+            Err(error) => Some(refused(&about, error)?),
         };
         let names = self.calls.iter().map(|(alias, (id, _))| (*id, alias.clone())).collect();
         self.teller.catch_up(self.gate.store(), &names).await?;
@@ -62,54 +61,58 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
+    /// Time, crashes, restarts and policies come to a gate by no door: they happen to it.
     async fn act(&mut self, step: Step) -> Result<Option<String>> {
         match step {
-            Step::Submit { call, tool, options, arguments } => self.submit(call, tool, options, arguments).await,
-            Step::Decide { by, call, seen, answer } => self.decide(by, &call, &seen, answer).await,
-            Step::Clock(time) => {
-                self.store.advance(time).await;
-                self.gate.sweep().await?;
-                Ok(None)
+            Step::Submit { call, tool, options, arguments } => {
+                return self.submit(call, tool, options, arguments).await;
             }
-            Step::Claim { call, changed } => self.claim(&call, changed).await,
-            Step::Ask { call, payload } => self.ask(&call, payload).await,
+            Step::Decide { by, call, seen, answer } => return self.decide(by, &call, &seen, answer).await,
+            Step::Claim { call, changed } => return self.claim(&call, changed).await,
             Step::Finish { call, outcome, fence } => {
                 let found = self.call(&call).await?;
                 let fence = fence.unwrap_or_else(|| found.lease.as_ref().map_or(0, |lease| lease.fence));
-                let after = self.gate.finish(found.id, fence, outcome).await?;
-                Ok((after.version == found.version).then(|| format!("replayed {call}")))
-            }
-            Step::Crash => {
-                self.store.advance(countersign::limits::LEASE).await;
-                self.gate.sweep().await?;
-                Ok(None)
+                self.door.finish(&found, fence, outcome).await?;
+                return self.replayed(&call, &found).await;
             }
             Step::Cancel(call) => {
                 let found = self.call(&call).await?;
-                let after = self.gate.cancel(found.id).await?;
-                Ok((after.version == found.version).then(|| format!("replayed {call}")))
+                self.door.cancel(&found).await?;
+                return self.replayed(&call, &found).await;
             }
-            Step::Resolve { call, word, reason } => {
-                let resolution = Resolution { r#as: word, reason, by: "ann".into(), at: Time::default() };
-                let op = Op::Resolve { call: self.id(&call)?, resolution };
-                self.gate.store().run(op).await.map_err(GateError::from)?;
-                Ok(None)
-            }
-            Step::Halt(agent) => self.gate.halt(agent.as_deref(), "op", None).await.map(|()| None).map_err(Into::into),
-            Step::Resume(agent) => self.gate.lift(agent.as_deref(), "op").await.map(|()| None).map_err(Into::into),
+            Step::Ask { call, payload } => self.ask(&call, payload).await?,
+            Step::Resolve { call, word, reason } => self.door.resolve(self.id(&call)?, word, reason).await?,
+            Step::Halt(agent) => self.door.halt(agent.as_deref()).await?,
+            Step::Resume(agent) => self.door.resume(agent.as_deref()).await?,
             Step::Revoke(grant) => {
                 let id = self.teller.grant(&grant).with_context(|| format!("no grant `{grant}`"))?;
-                self.gate.revoke(id, Who::person("op")).await?;
-                Ok(None)
+                self.door.revoke(id).await?;
             }
-            Step::Policy(yaml) => self.gate.load_policy(&yaml).await.map(|()| None).map_err(Into::into),
-            Step::Reopen => {
-                let policy = self.gate.policy().source().map_or(self.scenario.policy.clone(), str::to_owned);
-                self.store.reopen().await;
-                self.gate = build(self.scenario, self.store, &policy)?;
-                Ok(None)
-            }
+            Step::Clock(time) => self.pass(time).await?,
+            Step::Crash => self.pass(countersign::limits::LEASE).await?,
+            Step::Policy(yaml) => self.gate.load_policy(&yaml).await?,
+            Step::Reopen => self.reopen().await?,
         }
+        Ok(None)
+    }
+
+    async fn pass(&self, time: Duration) -> Result<()> {
+        self.store.advance(time).await;
+        self.gate.sweep().await?;
+        Ok(())
+    }
+
+    async fn reopen(&mut self) -> Result<()> {
+        let policy = self.gate.policy().source().map_or(self.scenario.policy.clone(), str::to_owned);
+        self.store.reopen().await;
+        self.gate = build(self.scenario, self.store, &policy)?;
+        self.door.open(&self.gate).await
+    }
+
+    /// What is told of a step that found everything done.
+    async fn replayed(&self, alias: &str, before: &Call) -> Result<Option<String>> {
+        let after = self.call(alias).await?;
+        Ok((after.version == before.version).then(|| format!("replayed {alias}")))
     }
 
     async fn submit(
@@ -132,20 +135,27 @@ impl<'a> Stage<'a> {
                 other => bail!("a call has no `{other}`"),
             }
         }
-        let gate = self.gate.clone();
-        let call = gate.submit(self.tool(&tool), proposal).await?;
-        let known = self.calls.values().find(|(id, _)| *id == call.id);
+        let defined = self.tool(&tool);
+        proposal.tool = defined.definition().tool.clone();
+        let id = self.door.submit(&defined, proposal).await?;
+        let known = self.calls.values().find(|(known, _)| *known == id);
         let remark = known.map(|_| format!("replayed {alias}"));
-        self.calls.insert(alias, (call.id, tool));
+        self.calls.insert(alias, (id, tool));
         Ok(remark)
     }
 
-    async fn decide(&self, by: Who, alias: &str, seen: &str, answer: countersign::Answer) -> Result<Option<String>> {
+    async fn decide(
+        &mut self,
+        by: Who,
+        alias: &str,
+        seen: &str,
+        answer: countersign::Answer,
+    ) -> Result<Option<String>> {
         let (call, shown) = (self.call(alias).await?, self.call(seen).await?);
-        let hold = call.open_hold().or(call.holds.last()).context("it has no hold")?;
+        let hold = call.open_hold().or(call.holds.last()).context("it has no hold")?.id;
         let digest = shown.open_hold().or(shown.holds.last()).context("it shows no hold")?.digest;
-        let decided = self.gate.decide(hold.id, Decision::new(by, "scenario", digest, answer)).await?;
-        Ok(decided.replayed.then(|| format!("replayed {alias}")))
+        let replayed = self.door.decide(hold, by, digest, answer).await?;
+        Ok(replayed.then(|| format!("replayed {alias}")))
     }
 
     async fn claim(&mut self, alias: &str, changed: bool) -> Result<Option<String>> {
@@ -154,25 +164,17 @@ impl<'a> Stage<'a> {
             true => Definition::new(tool.as_str(), "Another description.").digest(),
             false => self.tool(&tool).definition().digest(),
         };
-        match self.gate.claim(id, Some(definition)).await? {
-            Claimed::Permit(permit) => {
-                // The story says how the run ends; until then nobody runs anything.
-                drop(permit.start());
-                Ok(None)
-            }
-            Claimed::Not(call) => Ok(Some(format!("not claimed {alias} {}", call.state))),
+        let call = self.gate.get(id).await?;
+        match self.door.claim(&call, definition).await? {
+            true => Ok(None),
+            false => Ok(Some(format!("not claimed {alias} {}", self.state(alias).await?))),
         }
     }
 
-    async fn ask(&self, alias: &str, payload: Json) -> Result<Option<String>> {
+    async fn ask(&mut self, alias: &str, payload: Json) -> Result<()> {
         let call = self.call(alias).await?;
         let fence = call.lease.as_ref().map_or(0, |lease| lease.fence);
-        let hold = HoldId::new();
-        let asking =
-            Asking { hold, fence, hint: Some("go on?".into()), payload: Some(payload), unattended: None, most: 10 };
-        let op = Op::Ask { call: call.id, asking: Box::new(asking) };
-        self.gate.store().run(op).await.map_err(GateError::from)?;
-        Ok(None)
+        self.door.ask(&call, fence, payload).await
     }
 
     fn id(&self, alias: &str) -> Result<CallId> {
@@ -183,16 +185,17 @@ impl<'a> Stage<'a> {
         Ok(self.gate.get(self.id(alias)?).await?)
     }
 
-    fn tool(&mut self, name: &str) -> &FnTool {
+    fn tool(&mut self, name: &str) -> Arc<FnTool> {
         let repeat = self.scenario.repeat.get(name).copied().unwrap_or_default();
-        self.tools.entry(name.to_owned()).or_insert_with(|| {
+        let made = self.tools.entry(name.to_owned()).or_insert_with(|| {
             let mut definition = Definition::new(name, "A tool of the story.");
             definition.repeat = repeat;
             if let Some((server, name)) = name.split_once('/') {
                 definition.tool = ToolId::on(server, name);
             }
-            tool(definition, |_| async { Ok(Json::empty()) })
-        })
+            Arc::new(tool(definition, |_| async { Ok(Json::empty()) }))
+        });
+        Arc::clone(made)
     }
 }
 
@@ -205,6 +208,19 @@ fn build(scenario: &Scenario, store: &dyn TestStore, policy: &str) -> Result<Gat
         Reach::Nobody => builder,
     }
     .build()?)
+}
+
+/// What is told of a step that was refused; any other failure is one of the story's.
+fn refused(about: &str, error: anyhow::Error) -> Result<String> {
+    if let Some(Rejected(word)) = error.downcast_ref() {
+        return Ok(format!("rejected {about} {word}"));
+    }
+    match error.downcast_ref::<GateError>() {
+        Some(GateError::Rejected(rejection)) => Ok(format!("rejected {about} {}", code(rejection))),
+        Some(GateError::BadEdit(_)) => Ok(format!("rejected {about} bad-edit")),
+        Some(GateError::BrokenPolicy(_)) => Ok("rejected policy broken".to_owned()),
+        _ => Err(error),
+    }
 }
 
 /// What a remark about a refused step names.

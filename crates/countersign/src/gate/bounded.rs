@@ -94,6 +94,10 @@ impl Store for Bounded {
         bounded(self.inner.events(after, filter)).await
     }
 
+    async fn openings(&self, holds: &[(CallId, HoldId)]) -> Result<Vec<Event>, StoreError> {
+        bounded(self.inner.openings(holds)).await
+    }
+
     async fn halted(&self, path: &Path) -> Result<bool, StoreError> {
         bounded(self.inner.halted(path)).await
     }

@@ -165,6 +165,10 @@ impl Store for FaultStore {
         self.meet("read events", self.inner.events(after, filter)).await
     }
 
+    async fn openings(&self, holds: &[(CallId, HoldId)]) -> Result<Vec<Event>, StoreError> {
+        self.meet("read openings", self.inner.openings(holds)).await
+    }
+
     async fn halted(&self, path: &Path) -> Result<bool, StoreError> {
         self.meet("read halt", self.inner.halted(path)).await
     }
