@@ -16,4 +16,6 @@ pub mod scenario;
 pub mod stores;
 mod supervisor;
 
+/// What the testkit's own traits answer with.
+pub use anyhow;
 pub use postgres::{Durability, TestDatabase, TestPostgres};

@@ -65,6 +65,8 @@ struct Tables {
     holding: BTreeSet<CallId>,
     due: BTreeSet<(Time, CallId)>,
     holds: HashMap<HoldId, CallId>,
+    /// Where in the log each hold opened.
+    openings: HashMap<HoldId, usize>,
     keys: HashMap<(Place, Arc<str>), CallId>,
     denials: HashMap<(Place, ArgumentDigest), Refusal>,
     doubts: BTreeSet<(Chain, ArgumentDigest, CallId)>,
@@ -251,6 +253,9 @@ impl State for Tables {
             row.signed = event.seq;
             self.last_checkpoint = Some(event.hash);
         }
+        if let (EventName::HoldOpened, Some(hold)) = (event.name, event.hold) {
+            self.openings.insert(hold, at);
+        }
         self.events.push(event);
         Ok(())
     }
@@ -420,11 +425,10 @@ impl Store for MemoryStore {
     }
 
     async fn openings(&self, holds: &[(CallId, HoldId)]) -> Result<Vec<Event>, StoreError> {
-        let wanted: HashSet<HoldId> = holds.iter().map(|(_, hold)| *hold).collect();
-        let opens = |event: &&Event| {
-            event.name == EventName::HoldOpened && event.hold.is_some_and(|hold| wanted.contains(&hold))
-        };
-        Ok(self.tables().events.iter().filter(opens).cloned().collect())
+        let tables = self.tables();
+        let mut places: Vec<usize> = holds.iter().filter_map(|(_, hold)| tables.openings.get(hold)).copied().collect();
+        places.sort_unstable();
+        Ok(places.into_iter().filter_map(|at| tables.events.get(at)).cloned().collect())
     }
 
     async fn halted(&self, path: &Path) -> Result<bool, StoreError> {

@@ -6,7 +6,6 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use countersign::call::{Outcome, ResolvedAs};
 use countersign::digest::{CallDigest, DefinitionDigest};
@@ -16,6 +15,7 @@ use countersign::{Answer, Call, CallId, Gate, GrantId, HoldId, Json, Proposal, W
 use countersign_api::client::{Client, ClientError};
 use countersign_api::wire::{self, AnswerWord, Code, NewDecision, NewOutcome, NewToken, OutcomeWord, Role, Span};
 use countersign_server::{Server, tokens};
+use countersign_testkit::anyhow::{self, Context as _, Result};
 use countersign_testkit::scenario::{Door, Rejected, Scenario, files};
 use countersign_testkit::stores::Kind;
 use serde_json::value::RawValue;

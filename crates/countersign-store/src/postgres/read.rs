@@ -114,10 +114,8 @@ macro_rules! tail {
 
 const OF_ALL: &str = tail!("events WHERE (xid, id) > ($1::xid8, $2) ORDER BY events.xid, id LIMIT $3");
 const OF_CALL: &str = tail!("events WHERE call = $4 AND (xid, id) > ($1::xid8, $2) ORDER BY events.xid, id LIMIT $3");
-const OPENINGS: &str = tail!(
-    "events WHERE call = ANY($1::text[]::uuid[]) AND hold = ANY($2::text[]::uuid[]) AND name = 'hold.opened'
-     ORDER BY events.xid, id"
-);
+const OPENINGS: &str =
+    tail!("events WHERE call = ANY($1) AND hold = ANY($2) AND name = 'hold.opened' ORDER BY events.xid, id");
 const OF_CHAIN: &str = tail!(
     "events WHERE chain = $4 AND (xid, id) > ($1::xid8, $2) AND ($5::uuid IS NULL OR call = $5)
      ORDER BY events.xid, id LIMIT $3"
@@ -183,9 +181,8 @@ async fn tail(pool: &PgPool, after: Cursor, filter: &EventFilter) -> Result<Vec<
 
 /// The events by which holds opened. Whoever names a hold has seen it committed, and its event with it.
 pub(super) async fn openings(pool: &PgPool, holds: &[(CallId, HoldId)]) -> Result<Vec<Event>, StoreError> {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let calls: Vec<String> = holds.iter().map(|(call, _)| hex(call.as_bytes())).collect();
-    let ids: Vec<String> = holds.iter().map(|(_, hold)| hex(hold.as_bytes())).collect();
+    let calls: Vec<Key> = holds.iter().map(|(call, _)| Key::from(*call)).collect();
+    let ids: Vec<Key> = holds.iter().map(|(_, hold)| Key::from(*hold)).collect();
     let rows = sqlx::query(OPENINGS).bind(calls).bind(ids).fetch_all(pool).await.map_err(failed)?;
     rows.iter().map(rows::event).collect()
 }

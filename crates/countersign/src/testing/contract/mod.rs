@@ -82,6 +82,7 @@ macro_rules! contract_tests {
             calls_are_listed_by_every_filter
             calls_come_in_pages
             holds_inside_a_run_are_listed
+            openings_are_found_together
             due_calls_are_listed_when_their_time_has_come
             absent_things_read_as_nothing
             every_chain_verifies

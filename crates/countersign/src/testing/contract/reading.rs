@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::call::{Call, CallState, Outcome};
-use crate::event::Cursor;
+use crate::event::{Cursor, EventName};
 use crate::hold::Answer;
 use crate::id::{CallId, GrantId, HoldId};
 use crate::refusal::{Refusal, RefusalKind};
@@ -140,6 +140,30 @@ pub async fn holds_inside_a_run_are_listed(test: &dyn TestStore) {
     assert!(listed(&*store, in_state(CallState::Pending)).await.is_empty());
     store.run(decide(&asked, "ann", Answer::approve())).await.unwrap();
     assert!(listed(&*store, holding()).await.is_empty());
+}
+
+/// B122: the events by which holds opened are found for many at once, a hold from inside a run among them.
+pub async fn openings_are_found_together(test: &dyn TestStore) {
+    let store = test.store();
+    let mut wanted = Vec::new();
+    for n in 0..5 {
+        let call = submit(&*store, proposal("rm", json!({ "n": n }), "s")).await;
+        wanted.push((call.id, call.open_hold().unwrap().id));
+    }
+    let running = submit(&*store, proposal("deploy", json!({}), "t").effect(Effect::Allow)).await;
+    claim(&*store, running.id, "w").await.unwrap();
+    let (hint, payload, unattended) = (None, None, None);
+    let asking = Asking { hold: HoldId::new(), fence: 1, hint, payload, unattended, most: 9 };
+    wanted.push((running.id, asking.hold));
+    store.run(Op::Ask { call: running.id, asking: Box::new(asking) }).await.unwrap();
+    let of = |events: Vec<crate::event::Event>| -> Vec<(CallId, HoldId)> {
+        assert!(events.iter().all(|event| event.name == EventName::HoldOpened));
+        events.iter().filter_map(|event| Some((event.call?, event.hold?))).collect()
+    };
+    assert_eq!(of(store.openings(&wanted).await.unwrap()), wanted, "oldest first");
+    let some = [wanted[4], (CallId::new(), HoldId::new()), wanted[1]];
+    assert_eq!(of(store.openings(&some).await.unwrap()), [wanted[1], wanted[4]]);
+    assert!(store.openings(&[]).await.unwrap().is_empty());
 }
 
 /// B93, B100: what is due is listed, the longest overdue first; what never expires is not.
