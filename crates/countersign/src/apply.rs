@@ -56,7 +56,12 @@ pub fn apply(op: &Op, state: &mut dyn State) -> Result<Applied, Failure> {
             Ok(Applied::default())
         }
         Op::Checkpoint { signer } => checkpoint(state, signer),
-        Op::SetPolicy { version, source, by } => set_policy(state, version, source, by),
+        Op::OfferPolicy { .. } if state.policy_version()?.is_some() => {
+            Ok(Applied { replayed: true, ..Applied::default() })
+        }
+        Op::OfferPolicy { version, source, by } | Op::SetPolicy { version, source, by } => {
+            set_policy(state, version, source, by)
+        }
     }
 }
 

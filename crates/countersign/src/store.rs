@@ -229,6 +229,15 @@ pub enum Op {
         /// Who signs.
         signer: Arc<Signer>,
     },
+    /// Make this the policy all nodes follow where there is none yet; else nothing happens.
+    OfferPolicy {
+        /// Its version.
+        version: Arc<str>,
+        /// Its source.
+        source: Arc<str>,
+        /// Who says so.
+        by: Arc<str>,
+    },
     /// Make this the policy all nodes follow.
     SetPolicy {
         /// Its version.
@@ -319,7 +328,7 @@ impl Op {
                 needs.chains.push(Chain::system());
                 needs.halts = true;
             }
-            Op::SetPolicy { .. } => needs.chains.push(Chain::system()),
+            Op::OfferPolicy { .. } | Op::SetPolicy { .. } => needs.chains.push(Chain::system()),
             Op::Grant(_) => needs.chains.push(Chain::system()),
             Op::Revoke { grant, .. } => {
                 needs.grant = Some(*grant);

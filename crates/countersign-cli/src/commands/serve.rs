@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use countersign::redact::Redactor;
-use countersign::{Gate, Store};
+use countersign::store::Op;
+use countersign::{Gate, Policy, Store};
 use countersign_api::wire::Role;
 use countersign_server::people::{self, PeopleError};
 use countersign_server::{Server, StartError, Tls, Ui};
@@ -63,11 +64,16 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let home = Home::from_env();
     let settings = Settings::load(&args.place, &home)?;
-    let store = countersign_store::connect(&settings.store(&args.place, &home)?).await?;
+    let address_of_store = settings.store(&args.place, &home)?;
+    let store = countersign_store::connect(&address_of_store).await?;
+    if address_of_store.starts_with("postgres") {
+        agree_on_policy(&*store, &settings.config.policy).await?;
+    }
     let signer = key::load(&home.data_folder()?)?;
     let gate =
         begin_gate(Arc::clone(&store), &settings).await?.decided_elsewhere().signer(Arc::clone(&signer)).build()?;
-    let _watcher = watch(&settings, &home, &gate)?;
+    let follows_store = store.policy().await?.is_some();
+    let _watcher = if follows_store { None } else { watch(&settings, &home, &gate)? };
 
     let redact = &settings.config.redact;
     let redactor = Redactor::new(&redact.keys, &redact.values).map_err(Fault::failed)?.and_standard();
@@ -91,6 +97,22 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     let mut signals = Signals::listen()?;
     server.run(async move { signals.any().await }).await?;
     out::say("The server has ended.");
+    Ok(())
+}
+
+/// The first of several servers on one database says which policy all of them follow; the others follow it.
+async fn agree_on_policy(store: &dyn Store, own: &Policy) -> Result<(), Fault> {
+    if let Some(source) = own.source() {
+        let (version, by) = (Arc::clone(own.version()), person().id);
+        store.run(Op::OfferPolicy { version, source: source.into(), by }).await?;
+    }
+    if let Some((version, _)) = store.policy().await?.filter(|(version, _)| version != own.version()) {
+        out::warn(format_args!(
+            "the policy in force is the database's, {version}; this server's own is {} and does not count; \
+             `countersign policy apply FILE` changes it for all",
+            own.version()
+        ));
+    }
     Ok(())
 }
 

@@ -1,8 +1,9 @@
 //! The server as its users start it, and the commands that ask it.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
 
+use countersign_testkit::TestPostgres;
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, Ran};
@@ -17,11 +18,15 @@ struct Serving {
 
 impl Serving {
     fn start(bed: &Bed) -> Serving {
-        let policy = bed
-            .write("policy.yml", "policy: { rules: [{ id: writes, ask: 'write_*' }, { id: reads, allow: 'read_*' }] }");
+        let policy = "policy: { rules: [{ id: writes, ask: 'write_*' }, { id: reads, allow: 'read_*' }] }";
+        Serving::under(bed, policy, &bed.url())
+    }
+
+    fn under(bed: &Bed, policy: &str, store: &str) -> Serving {
+        let policy = bed.write("policy.yml", policy);
         let args = ["serve", "--json", "--listen", "127.0.0.1:0", "--config", policy.to_str().unwrap(), "--store"];
         let mut command = bed.command(args);
-        let mut child = command.arg(bed.url()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command.arg(store).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let said: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -33,6 +38,16 @@ impl Serving {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), rustix::process::Signal::TERM)
             .unwrap();
         self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+}
+
+impl Serving {
+    /// Ends it; what it said on standard error.
+    fn said(mut self) -> String {
+        let _ = self.child.kill();
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        said
     }
 }
 
@@ -171,4 +186,23 @@ fn a_server_that_would_be_open_to_others_does_not_start() {
     ask(&bed, "cs_approver_x", "http://127.0.0.1:1", &["holds"]).expect(4);
     let clear = ask(&bed, "cs_approver_x", "http://example.com", &["holds"]).expect(2);
     assert!(clear.stderr.contains("https"), "{}", clear.stderr);
+}
+
+/// CONTRACT: the first server on an empty PostgreSQL says which policy counts; a later one follows it, and says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_on_one_database_follow_the_first_ones_policy() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let database = TestPostgres::shared_durable().unwrap().create_database().unwrap();
+    let bed = Bed::new();
+    let first = Serving::under(&bed, "policy: { rules: [{ id: reads, allow: 'read_*' }] }", database.url());
+    let second = Serving::under(&bed, "policy: { otherwise: deny }", database.url());
+    let made = bed.run(["token", "create", "--json", "--role", "agent", "--name", "bot", "--store", database.url()]);
+    let token = made.expect(0).json()["token"].as_str().unwrap().to_owned();
+    for server in [&first, &second] {
+        assert_eq!(submit(&server.url, &token, "read_file", 1).await["state"], "allowed");
+        assert_eq!(submit(&server.url, &token, "write_file", 1).await["state"], "pending");
+    }
+    let (first, second) = (first.said(), second.said());
+    assert!(!first.contains("does not count"), "its own policy is the one in force: {first}");
+    assert!(second.contains("does not count") && second.contains("policy apply"), "{second}");
 }

@@ -40,6 +40,7 @@ fn gate(op: &Op) -> Gate {
     match op {
         Op::Halt { .. }
         | Op::Lift { .. }
+        | Op::OfferPolicy { .. }
         | Op::SetPolicy { .. }
         | Op::Grant(_)
         | Op::Revoke { .. }

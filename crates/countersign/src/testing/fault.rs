@@ -117,6 +117,7 @@ pub fn op_name(op: &Op) -> &'static str {
         Op::Revoke { .. } => "revoke",
         Op::Note { .. } => "note",
         Op::Checkpoint { .. } => "checkpoint",
+        Op::OfferPolicy { .. } => "offer policy",
         Op::SetPolicy { .. } => "set policy",
     }
 }

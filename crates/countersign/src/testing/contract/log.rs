@@ -203,7 +203,10 @@ pub async fn the_policy_is_kept_and_announced(test: &dyn TestStore) {
         source: source.into(),
         by: "olga".into(),
     };
-    assert!(!store.run(set("p:1", "ask all")).await.unwrap().replayed);
+    let offer =
+        |version: &str| Op::OfferPolicy { version: version.into(), source: "ask all".into(), by: "olga".into() };
+    assert!(!store.run(offer("p:1")).await.unwrap().replayed, "the first one counts");
+    assert!(store.run(offer("p:9")).await.unwrap().replayed, "a later one changes nothing");
     assert!(store.run(set("p:1", "ask all")).await.unwrap().replayed);
     assert_eq!(store.policy().await.unwrap(), Some(("p:1".into(), "ask all".into())));
     store.run(set("p:2", "deny all")).await.unwrap();
