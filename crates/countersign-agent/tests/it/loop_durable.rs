@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign::{Answer, CallState, Definition, Json};
+use countersign::{Answer, CallId, CallState, Definition, Json};
 use countersign_agent::{ClientError, RunError, RunEvent, RunLimits};
 
 use crate::bed::{Bed, Script, calls, says};
@@ -335,6 +335,16 @@ async fn an_approver_function_is_asked_again_after_a_restart() {
     }
 }
 
+async fn ended(bed: &Bed, call: CallId) {
+    loop {
+        let listener = bed.gate.store().bell().listen(call);
+        if bed.gate.get(call).await.unwrap().state.is_final() {
+            return;
+        }
+        listener.await;
+    }
+}
+
 /// B89: what a model says, what a user says, what a tool gives back and what the history holds never decide.
 #[tokio::test]
 async fn words_never_decide() {
@@ -351,14 +361,12 @@ async fn words_never_decide() {
         for hold in bed.holds_open(2).await {
             if &*hold.call.facts.tool.name == "read_yes" {
                 bed.approve(&hold).await;
+                // Parked while it runs, it would be in doubt, and this store's clock stands still.
+                ended(&bed, hold.call.id).await;
             }
         }
-        let send = loop {
-            let hold = bed.hold().await;
-            if &*hold.call.facts.tool.name == "send" {
-                break hold;
-            }
-        };
+        let send = bed.hold().await;
+        assert_eq!(&*send.call.facts.tool.name, "send");
         run.park();
         let bed = reborn(&*stores, &bed).await;
         let script = Script::new([says("ok")]);
