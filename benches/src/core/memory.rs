@@ -67,7 +67,22 @@ pub(crate) async fn decide(gate: &Gate, call: &Call, ann: &Who) -> Result<()> {
     Ok(())
 }
 
+/// Rounds of the gate and of the floor in turn.
+const ROUNDS: usize = 5;
+
+/// The median of a few rounds. The first finds the heap empty and pays for its growth, which is the process's and not
+/// the gate's; later ones, and every floor, find memory that an earlier round gave back.
 fn round_trip(runtime: &Runtime) -> Result<Figure> {
+    let mut rounds = Vec::with_capacity(ROUNDS);
+    for _ in 0..ROUNDS {
+        rounds.push((gated(runtime)?, floor(runtime)));
+    }
+    rounds.sort_by(|(ours, floor), (others, their_floor)| (ours / floor).total_cmp(&(others / their_floor)));
+    let (ours, floor) = rounds.swap_remove(ROUNDS / 2);
+    Ok(compared("gated round trip in memory", "ns", ours, floor, Goal::AtMost(10.0)))
+}
+
+fn gated(runtime: &Runtime) -> Result<f64> {
     let gate = gate(Arc::new(MemoryStore::new()))?;
     let tool = write_file();
     let session: Arc<str> = "s1".into();
@@ -78,10 +93,7 @@ fn round_trip(runtime: &Runtime) -> Result<Figure> {
             failed = Some(error);
         }
     });
-    match failed {
-        Some(error) => Err(error),
-        None => Ok(compared("gated round trip in memory", "ns", ours, floor(runtime), Goal::AtMost(10.0))),
-    }
+    failed.map_or(Ok(ours), Err)
 }
 
 /// The least any gate must do: keep the call, wake the waiter, hash the arguments.

@@ -112,7 +112,7 @@ fn write(state: &mut dyn State, mut call: Call, before: &Call, drafts: Vec<Draft
     call.updated_at = state.now();
     let call = Arc::new(call);
     let chain = call.facts.path.chain();
-    state.put_call(Arc::clone(&call), Some(before))?;
+    state.put_call(&chain, Arc::clone(&call), Some(before))?;
     for draft in drafts {
         state.append(&chain, draft)?;
     }
@@ -174,15 +174,15 @@ fn submit(submission: &Submission, state: &mut dyn State) -> Result<Applied, Fai
     }
     current_policy(state, submission.policy.own_version())?;
     let mut call = proposed(new, state.now());
-    let settled = settle_new(submission, &mut call, state)?;
+    let chain = call.facts.path.chain();
+    let settled = settle_new(submission, &mut call, &chain, state)?;
     if call.holds.is_empty() {
         // A hold that opened has bound the call already, with its own id and expiry.
         call.digest = call.compute_digest();
     }
     let call = Arc::new(call);
-    let chain = call.facts.path.chain();
     // First the call: an id that is taken fails here, before anything is said of it.
-    state.put_call(Arc::clone(&call), None)?;
+    state.put_call(&chain, Arc::clone(&call), None)?;
     state.append(&chain, submitted(&call))?;
     state.append(&chain, settled)?;
     match &submission.claim {
@@ -246,7 +246,12 @@ fn submitted(call: &Call) -> Draft {
 }
 
 /// Gives a new call its first state, and the event that says so.
-fn settle_new(submission: &Submission, call: &mut Call, state: &mut dyn State) -> Result<Draft, StoreError> {
+fn settle_new(
+    submission: &Submission,
+    call: &mut Call,
+    chain: &Chain,
+    state: &mut dyn State,
+) -> Result<Draft, StoreError> {
     let new = &submission.call;
     if let Some(refusal) = &new.refusal {
         return Ok(refuse(call, refusal.clone()));
@@ -259,7 +264,7 @@ fn settle_new(submission: &Submission, call: &mut Call, state: &mut dyn State) -
             Ok(refuse(call, refusal))
         }
         Effect::Allow => Ok(allow(call, None, state)),
-        Effect::Ask => ask(submission, call, state),
+        Effect::Ask => ask(submission, call, chain, state),
     }
 }
 
@@ -285,13 +290,12 @@ fn raise_for_doubt(call: &mut Call, state: &mut dyn State) -> Result<(), StoreEr
     Ok(())
 }
 
-fn ask(submission: &Submission, call: &mut Call, state: &mut dyn State) -> Result<Draft, StoreError> {
-    let path = call.facts.path.clone();
-    if let Some(refusal) = state.denial(&path, &call.argument_digest)? {
+fn ask(submission: &Submission, call: &mut Call, chain: &Chain, state: &mut dyn State) -> Result<Draft, StoreError> {
+    if let Some(refusal) = state.denial(&call.facts.path, &call.argument_digest)? {
         return Ok(refuse(call, refusal));
     }
     let now = state.now();
-    let grants = state.grants_for(&path, &call.facts.tool, &call.argument_digest)?;
+    let grants = state.grants_for(&call.facts.path, &call.facts.tool, &call.argument_digest)?;
     let covers =
         |grant: &&Grant| grant.covers(&call.facts, call.definition.as_ref(), &call.argument_digest, &call.verdict, now);
     if let Some(grant) = grants.iter().find(covers) {
@@ -305,7 +309,7 @@ fn ask(submission: &Submission, call: &mut Call, state: &mut dyn State) -> Resul
         Some(Unasked::Allow | Unasked::Deny) => return Ok(refuse(call, Refusal::new(RefusalKind::NoApprover))),
         None => {}
     }
-    let (in_session, in_all) = state.pending(&path.chain())?;
+    let (in_session, in_all) = state.pending(chain)?;
     let limits = &submission.limits;
     if in_session >= limits.pending_per_session || in_all >= limits.pending_total {
         let text = format!("{in_session} calls of this session and {in_all} in all are waiting already");

@@ -1,5 +1,7 @@
 //! A call: what an agent wants to do, and how far it has come.
 
+mod stored;
+
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -397,37 +399,29 @@ fn no_holds(holds: &Arc<Vec<HoldRow>>) -> bool {
 }
 
 /// One call and all that happened to it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Our name for it.
     pub id: CallId,
     /// The agent's name for this place in its run: the same key with the same arguments is the same call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Arc<str>>,
     /// The model's call id. A label only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<Arc<str>>,
     /// What rules look at. Shared, because every step copies the call and almost none changes it.
     pub facts: Arc<Facts>,
     /// What people are shown of the tool, as its author describes it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Arc<str>>,
     /// The definition the call was made for; none where none was given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<DefinitionDigest>,
     /// The arguments with secrets masked, where that differs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redacted: Option<Json>,
     /// The agent's text as it came, where it differs from the canonical form. Evidence only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<Arc<str>>,
     /// What a crash while it runs means.
-    #[serde(default)]
     pub repeat: Repeat,
     /// Compares this call with others.
     pub argument_digest: ArgumentDigest,
     /// The argument digest as the agent proposed it, where an approver's edit changed it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposed_digest: Option<ArgumentDigest>,
     /// Binds decisions and claims to this call. Changes only with an edit.
     pub digest: CallDigest,
@@ -438,31 +432,22 @@ pub struct Call {
     /// How far it has come.
     pub state: CallState,
     /// Its holds, oldest first. Shared as the facts are.
-    #[serde(default, skip_serializing_if = "no_holds")]
     pub holds: Arc<Vec<HoldRow>>,
     /// The grant that allowed or released it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<GrantId>,
     /// Whether it was allowed because nobody could be asked.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unattended: bool,
     /// When it must be claimed by, once allowed or approved.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim_by: Option<Time>,
     /// The current claim.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
     /// How the run ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
     /// What a person answered instead.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::json::present")]
     pub response: Option<Json>,
     /// How a doubt was settled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<Resolution>,
     /// Why it will not run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<Refusal>,
     /// When it was submitted.
     pub created_at: Time,

@@ -182,7 +182,7 @@ pub struct Draft {
 impl Draft {
     /// Begins an event.
     pub fn new(name: EventName) -> Draft {
-        Draft { name, call: None, hold: None, members: String::with_capacity(512) }
+        Draft { name, call: None, hold: None, members: String::with_capacity(384) }
     }
 
     /// Names the call.

@@ -118,6 +118,9 @@ impl State for Tables {
     }
 
     fn denial(&mut self, path: &Path, arguments: &ArgumentDigest) -> Result<Option<Refusal>, StoreError> {
+        if self.denials.is_empty() {
+            return Ok(None);
+        }
         Ok(self.denials.get(&(place(path), *arguments)).cloned())
     }
 
@@ -170,13 +173,13 @@ impl State for Tables {
         Ok(MovedHeads { heads, previous: self.last_checkpoint })
     }
 
-    fn put_call(&mut self, call: Arc<Call>, before: Option<&Call>) -> Result<(), StoreError> {
+    fn put_call(&mut self, chain: &Chain, call: Arc<Call>, before: Option<&Call>) -> Result<(), StoreError> {
         let known = before.map_or(0, |before| before.holds.len());
         if let Some(hold) = call.holds.iter().skip(known).find(|hold| self.holds.contains_key(&hold.id)) {
             return Err(StoreError::Failed(format!("{} is taken", hold.id)));
         }
         match before {
-            Some(before) => self.unlist(before),
+            Some(before) => self.unlist(chain, before),
             None if self.calls.contains_key(&call.id) => {
                 return Err(StoreError::Failed(format!("{} is taken", call.id)));
             }
@@ -185,7 +188,8 @@ impl State for Tables {
                 self.keys.extend(key.map(|key| (key, call.id)));
             }
         }
-        self.list(&call);
+        self.holds.extend(call.holds.iter().skip(known).map(|hold| (hold.id, call.id)));
+        self.list(chain, &call);
         self.rung.push(call.id);
         self.calls.insert(call.id, call);
         Ok(())
@@ -266,36 +270,33 @@ fn is_halted(halts: &HashSet<Option<Arc<str>>>, path: &Path) -> bool {
 }
 
 impl Tables {
-    fn unlist(&mut self, call: &Call) {
+    fn unlist(&mut self, chain: &Chain, call: &Call) {
         if let Some(due) = call.due_at() {
             self.due.remove(&(due, call.id));
         }
         if call.state == CallState::Pending {
-            self.count(call, -1);
+            self.count(chain, -1);
         }
         if call.open_hold().is_some() {
             self.holding.remove(&call.id);
         }
         if call.state == CallState::InDoubt {
-            self.doubts.remove(&(call.facts.path.chain(), call.argument_digest, call.id));
+            self.doubts.remove(&(chain.clone(), call.argument_digest, call.id));
         }
     }
 
-    fn list(&mut self, call: &Arc<Call>) {
+    fn list(&mut self, chain: &Chain, call: &Call) {
         if let Some(due) = call.due_at() {
             self.due.insert((due, call.id));
         }
         if call.state == CallState::Pending {
-            self.count(call, 1);
+            self.count(chain, 1);
         }
         if call.open_hold().is_some() {
             self.holding.insert(call.id);
         }
-        for hold in call.holds.iter() {
-            self.holds.insert(hold.id, call.id);
-        }
         if call.state == CallState::InDoubt {
-            self.doubts.insert((call.facts.path.chain(), call.argument_digest, call.id));
+            self.doubts.insert((chain.clone(), call.argument_digest, call.id));
         }
         let place = || place(&call.facts.path);
         if let Some(refusal) = &call.refusal
@@ -307,8 +308,11 @@ impl Tables {
         }
     }
 
-    fn count(&mut self, call: &Call, by: i64) {
-        let row = self.chains.entry(call.facts.path.chain()).or_default();
+    fn count(&mut self, chain: &Chain, by: i64) {
+        let row = match self.chains.get_mut(chain) {
+            Some(row) => row,
+            None => self.chains.entry(chain.clone()).or_default(),
+        };
         row.pending = row.pending.saturating_add_signed(by);
         self.pending = self.pending.saturating_add_signed(by);
     }

@@ -372,8 +372,8 @@ pub trait State {
     fn policy_version(&mut self) -> Result<Option<Arc<str>>, StoreError>;
     /// Heads of chains that moved since the last checkpoint, sorted by name; and the last checkpoint's hash.
     fn moved_heads(&mut self) -> Result<MovedHeads, StoreError>;
-    /// Writes a call: new where `before` is none, else over exactly that version.
-    fn put_call(&mut self, call: Arc<Call>, before: Option<&Call>) -> Result<(), StoreError>;
+    /// Writes a call of a chain: new where `before` is none, else over exactly that version.
+    fn put_call(&mut self, chain: &Chain, call: Arc<Call>, before: Option<&Call>) -> Result<(), StoreError>;
     /// Writes a grant.
     fn put_grant(&mut self, grant: &Grant) -> Result<(), StoreError>;
     /// Sets or lifts a halt.

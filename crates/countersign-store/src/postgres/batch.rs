@@ -68,7 +68,12 @@ impl From<sqlx::Error> for Trouble {
             }
             sqlx::Error::Database(database) => match database.code().as_deref() {
                 // An id that is taken stays taken.
-                Some("23505") if matches!(database.constraint(), Some("calls_pkey" | "holds_pkey" | "grants_pkey")) => {
+                Some("23505")
+                    if matches!(
+                        database.constraint(),
+                        Some("calls_pkey" | "requests_pkey" | "holds_pkey" | "grants_pkey")
+                    ) =>
+                {
                     Trouble::Spoilt(StoreError::Failed(text))
                 }
                 // Serialization, deadlock, a row that another node wrote first.

@@ -221,27 +221,32 @@ fn chain(row: &PgRow) -> Result<(Chain, ChainRow), StoreError> {
 }
 
 const CALLS: &str = "
-    SELECT true AS named, id, version, body FROM calls WHERE id = ANY($1)
+    SELECT true AS named, id, version, body, standing
+    FROM unnest($1::uuid[]) AS named (call) JOIN calls ON calls.id = named.call JOIN requests ON requests.call = calls.id
     UNION ALL
-    SELECT false, calls.id, calls.version, calls.body
+    SELECT false, id, version, body, standing
     FROM unnest($2::text[], $3::text[], $4::text[], $5::text[]) AS new (chain, principal, place, key)
-    JOIN calls ON calls.chain = new.chain AND calls.principal = new.principal AND calls.place = new.place
-              AND calls.key = new.key
+    JOIN requests ON requests.chain = new.chain AND requests.principal = new.principal AND requests.place = new.place
+                 AND requests.key = new.key
+    JOIN calls ON calls.id = requests.call
     UNION ALL
-    SELECT false, denied.* FROM unnest($2::text[], $3::text[], $4::text[], $6::bytea[]) AS new (chain, principal, place, argument)
+    SELECT false, id, version, body, standing
+    FROM unnest($2::text[], $3::text[], $4::text[], $6::bytea[]) AS new (chain, principal, place, argument)
     CROSS JOIN LATERAL (
-        SELECT id, version, body FROM calls
+        SELECT id, version, standing FROM calls
         WHERE denied AND chain = new.chain AND principal = new.principal AND place = new.place
           AND argument_digest = new.argument
         LIMIT 1
     ) AS denied
+    JOIN requests ON requests.call = denied.id
     UNION ALL
-    SELECT false, doubt.* FROM unnest($2::text[], $6::bytea[]) AS new (chain, argument)
+    SELECT false, id, version, body, standing FROM unnest($2::text[], $6::bytea[]) AS new (chain, argument)
     CROSS JOIN LATERAL (
-        SELECT id, version, body FROM calls
+        SELECT id, version, standing FROM calls
         WHERE state = 'in_doubt' AND chain = new.chain AND argument_digest = new.argument
         LIMIT 1
-    ) AS doubt";
+    ) AS doubt
+    JOIN requests ON requests.call = doubt.id";
 
 async fn calls(
     connection: &mut PgConnection,

@@ -28,40 +28,70 @@ pub(super) async fn now(pool: &PgPool, offset: i64) -> Result<Time, StoreError> 
 }
 
 pub(super) async fn call(pool: &PgPool, id: CallId) -> Result<Option<Arc<Call>>, StoreError> {
-    let query = sqlx::query("SELECT id, version, body FROM calls WHERE id = $1").bind(Key::from(id));
+    const SQL: &str = "
+        SELECT id, version, body, standing FROM calls JOIN requests ON requests.call = calls.id WHERE calls.id = $1";
+    let query = sqlx::query(SQL).bind(Key::from(id));
     query.fetch_optional(pool).await.map_err(failed)?.as_ref().map(rows::call).transpose()
 }
 
 pub(super) async fn call_of_hold(pool: &PgPool, hold: HoldId) -> Result<Option<Arc<Call>>, StoreError> {
     const SQL: &str = "
-        SELECT calls.id, version, body FROM holds JOIN calls ON calls.id = holds.call WHERE holds.id = $1";
+        SELECT calls.id, version, body, standing
+        FROM holds JOIN calls ON calls.id = holds.call JOIN requests ON requests.call = calls.id WHERE holds.id = $1";
     let row = sqlx::query(SQL).bind(Key::from(hold)).fetch_optional(pool).await.map_err(failed)?;
     row.as_ref().map(rows::call).transpose()
 }
 
 /// One statement for each index that leads: a page must not depend on how many other rows there are.
 macro_rules! listing {
-    ($lead:literal) => {
+    ($id:literal, $lead:literal) => {
         concat!(
-            "SELECT id, version, body FROM calls WHERE ",
+            "SELECT calls.id, version, body, standing FROM calls JOIN requests ON requests.call = calls.id WHERE ",
             $lead,
-            " AND id > $1 AND ($2::text IS NULL OR state = $2) AND (NOT $3 OR holding)
-              AND ($4::text IS NULL OR session = $4) AND ($5::text IS NULL OR principal = $5)
-              AND ($6::bytea IS NULL OR argument_digest = $6)
-              ORDER BY id LIMIT $7"
+            " AND ",
+            $id,
+            " > $1 AND ($2::text IS NULL OR calls.state = $2) AND (NOT $3 OR calls.holding)
+              AND ($4::text IS NULL OR calls.session = $4) AND ($5::text IS NULL OR calls.principal = $5)
+              AND ($6::bytea IS NULL OR calls.argument_digest = $6)
+              ORDER BY ",
+            $id,
+            " LIMIT $7"
         )
     };
 }
 
 fn lead(filter: &CallFilter, holding: bool) -> &'static str {
     match filter {
-        _ if holding && filter.session.is_some() => listing!("holding AND session = $4"),
-        _ if holding => listing!("holding"),
-        CallFilter { argument_digest: Some(_), .. } => listing!("argument_digest = $6"),
-        CallFilter { session: Some(_), .. } => listing!("session = $4"),
-        CallFilter { state: Some(_), .. } => listing!("state = $2"),
-        CallFilter { principal: Some(_), .. } => listing!("principal = $5"),
-        CallFilter { .. } => listing!("true"),
+        _ if holding && filter.session.is_some() => listing!("calls.id", "calls.holding AND calls.session = $4"),
+        _ if holding => listing!("calls.id", "calls.holding"),
+        CallFilter { argument_digest: Some(_), .. } => listing!("requests.call", "requests.argument_digest = $6"),
+        CallFilter { session: Some(_), .. } => listing!("requests.call", "requests.session = $4"),
+        CallFilter { state: Some(state), .. } if is_seldom(*state) => listing!(
+            "calls.id",
+            "calls.state = $2 AND calls.state NOT IN ('allowed', 'pending', 'approved', 'executing', 'succeeded')"
+        ),
+        CallFilter { state: Some(state), .. } if *state != CallState::Succeeded => {
+            listing!("calls.id", "calls.due_at IS NOT NULL")
+        }
+        CallFilter { principal: Some(_), .. } => listing!("requests.call", "requests.principal = $5"),
+        CallFilter { .. } => listing!("calls.id", "true"),
+    }
+}
+
+/// Whether the index of states that calls seldom rest in knows this one.
+fn is_seldom(state: CallState) -> bool {
+    match state {
+        CallState::Allowed | CallState::Pending | CallState::Approved | CallState::Executing | CallState::Succeeded => {
+            false
+        }
+        CallState::Denied
+        | CallState::Answered
+        | CallState::Expired
+        | CallState::Cancelled
+        | CallState::Lapsed
+        | CallState::Failed
+        | CallState::InDoubt
+        | CallState::Resolved => true,
     }
 }
 

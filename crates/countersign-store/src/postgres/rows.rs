@@ -103,13 +103,13 @@ pub(super) fn session_of(chain: &Chain) -> Option<&str> {
     chain.0.split_once('/').map(|(_, session)| session)
 }
 
-/// Reads columns `id`, `version` and `body`. A row that contradicts itself is damaged.
+/// Reads columns `id`, `version`, `body` and `standing`. A row that contradicts itself is damaged.
 pub(super) fn call(row: &PgRow) -> Result<Arc<Call>, StoreError> {
     let id: Key = row.try_get("id").map_err(failed)?;
     let version: i64 = row.try_get("version").map_err(failed)?;
-    let body: &str = row.try_get("body").map_err(failed)?;
+    let (request, standing) = (row.try_get("body").map_err(failed)?, row.try_get("standing").map_err(failed)?);
     let damaged = |why: String| StoreError::Damaged { what: "call", why };
-    let call: Call = serde_json::from_str(body).map_err(|error| damaged(error.to_string()))?;
+    let call = Call::from_json(request, standing).map_err(|error| damaged(error.to_string()))?;
     if Key::from(call.id) != id || number(call.version) != version {
         return Err(damaged(format!("{} is not what its row says", call.id)));
     }

@@ -54,6 +54,14 @@ pub(super) struct ChainRow {
     pub(super) dirty: bool,
 }
 
+/// A call as the database has it, in a batch that changes it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stored {
+    pub(super) version: u64,
+    /// Whether what it asks for changes too.
+    pub(super) edited: bool,
+}
+
 /// All that a batch runs on.
 #[derive(Debug, Default)]
 pub(super) struct World {
@@ -78,7 +86,7 @@ pub(super) struct World {
 #[derive(Debug, Default)]
 pub(super) struct Changed {
     /// Calls, with the version the database has; none where they are new.
-    pub(super) calls: HashMap<CallId, Option<u64>>,
+    pub(super) calls: HashMap<CallId, Option<Stored>>,
     pub(super) holds: Vec<(HoldId, CallId)>,
     /// Grants, with the version the database has.
     pub(super) grants: HashMap<GrantId, Option<u64>>,
@@ -145,11 +153,11 @@ impl World {
         }
     }
 
-    fn count(&mut self, call: &Call, by: i64) -> Result<(), StoreError> {
+    fn count(&mut self, chain: &Chain, call: &Call, by: i64) -> Result<(), StoreError> {
         if call.state != CallState::Pending {
             return Ok(());
         }
-        let row = self.chain(&call.facts.path.chain())?;
+        let row = self.chain(chain)?;
         row.pending = row.pending.saturating_add_signed(by);
         row.dirty = true;
         self.changed.pending += by;
@@ -268,7 +276,7 @@ impl State for World {
         Ok(MovedHeads { heads, previous: self.checkpoint })
     }
 
-    fn put_call(&mut self, call: Arc<Call>, before: Option<&Call>) -> Result<(), StoreError> {
+    fn put_call(&mut self, chain: &Chain, call: Arc<Call>, before: Option<&Call>) -> Result<(), StoreError> {
         let stored = self.found(call.id)?;
         if stored.as_ref().map(|stored| stored.version) != before.map(|before| before.version) {
             return Err(StoreError::Failed(format!("{} is not in the version to be replaced", call.id)));
@@ -283,10 +291,14 @@ impl State for World {
         }
         if let Some(before) = before {
             self.unlist(before);
-            self.count(before, -1)?;
+            self.count(chain, before, -1)?;
         }
-        self.count(&call, 1)?;
-        self.changed.calls.entry(call.id).or_insert_with(|| before.map(|before| before.version));
+        self.count(chain, &call, 1)?;
+        let stored = self.changed.calls.entry(call.id);
+        let stored = stored.or_insert_with(|| before.map(|before| Stored { version: before.version, edited: false }));
+        if let (Some(stored), Some(before)) = (stored, before) {
+            stored.edited |= !call.asks_the_same_as(before);
+        }
         self.changed.rung.insert(call.id);
         self.fetched(call);
         Ok(())

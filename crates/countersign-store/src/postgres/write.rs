@@ -11,7 +11,7 @@ use sqlx::PgConnection;
 
 use super::batch::Trouble;
 use super::rows::{Key, number, place, session_of};
-use super::world::{ChainRow, Changed, World, denied};
+use super::world::{ChainRow, Changed, Stored, World, denied};
 
 /// Writes everything that changed, inside the batch's transaction.
 pub(super) async fn write(connection: &mut PgConnection, world: &World, node: &str) -> Result<(), Trouble> {
@@ -35,7 +35,7 @@ fn exactly(written: u64, expected: usize, what: &'static str) -> Result<(), Trou
 
 struct OldCall {
     call: Arc<Call>,
-    stored: u64,
+    stored: Stored,
 }
 
 fn changed_calls(world: &World) -> Result<(Vec<Arc<Call>>, Vec<OldCall>), StoreError> {
@@ -54,15 +54,24 @@ fn changed_calls(world: &World) -> Result<(Vec<Arc<Call>>, Vec<OldCall>), StoreE
     Ok((new, old))
 }
 
-fn body<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {
-    serde_json::to_string(value).map_err(|error| StoreError::Failed(error.to_string()))
+fn text(spelled: serde_json::Result<String>) -> Result<String, StoreError> {
+    spelled.map_err(|error| StoreError::Failed(error.to_string()))
 }
 
 const INSERT_CALLS: &str = "
-    INSERT INTO calls (id, chain, principal, session, place, key, state, holding, denied, due_at, argument_digest,
-                       version, body)
-    SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
-                         $8::bool[], $9::bool[], $10::int8[], $11::bytea[], $12::int8[], $13::text[])";
+    WITH new AS (
+        SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
+                             $8::bool[], $9::bool[], $10::int8[], $11::bytea[], $12::int8[], $13::text[], $14::text[])
+            AS new (id, chain, principal, session, place, key, state, holding, denied, due_at, argument_digest, version,
+                    standing, body)
+    ), asked AS (
+        INSERT INTO requests (call, chain, principal, session, place, key, argument_digest, body)
+        SELECT id, chain, principal, session, place, key, argument_digest, body FROM new
+    )
+    INSERT INTO calls (id, chain, principal, session, place, state, holding, denied, due_at, argument_digest, version,
+                       standing)
+    SELECT id, chain, principal, session, place, state, holding, denied, due_at, argument_digest, version, standing
+    FROM new";
 
 async fn insert_calls(connection: &mut PgConnection, calls: &[Arc<Call>]) -> Result<(), Trouble> {
     if calls.is_empty() {
@@ -82,7 +91,8 @@ async fn insert_calls(connection: &mut PgConnection, calls: &[Arc<Call>]) -> Res
         .bind(each().map(|call| call.due_at().map(|due| due.0)).collect::<Vec<_>>())
         .bind(each().map(|call| *call.argument_digest.as_bytes()).collect::<Vec<_>>())
         .bind(each().map(|call| number(call.version)).collect::<Vec<_>>())
-        .bind(each().map(body).collect::<Result<Vec<_>, _>>()?);
+        .bind(each().map(|call| text(call.standing_json())).collect::<Result<Vec<_>, _>>()?)
+        .bind(each().map(|call| text(call.request_json())).collect::<Result<Vec<_>, _>>()?);
     query.execute(connection).await?;
     Ok(())
 }
@@ -90,10 +100,10 @@ async fn insert_calls(connection: &mut PgConnection, calls: &[Arc<Call>]) -> Res
 const UPDATE_CALLS: &str = "
     UPDATE calls
     SET state = new.state, holding = new.holding, denied = new.denied, due_at = new.due_at,
-        argument_digest = new.argument_digest, version = new.version, body = new.body
+        argument_digest = new.argument_digest, version = new.version, standing = new.standing
     FROM unnest($1::uuid[], $2::int8[], $3::text[], $4::bool[], $5::bool[], $6::int8[], $7::bytea[], $8::int8[],
                 $9::text[])
-        AS new (id, stored, state, holding, denied, due_at, argument_digest, version, body)
+        AS new (id, stored, state, holding, denied, due_at, argument_digest, version, standing)
     WHERE calls.id = new.id AND calls.version = new.stored";
 
 async fn update_calls(connection: &mut PgConnection, calls: &[OldCall]) -> Result<(), Trouble> {
@@ -103,15 +113,28 @@ async fn update_calls(connection: &mut PgConnection, calls: &[OldCall]) -> Resul
     let each = || calls.iter().map(|old| &*old.call);
     let query = sqlx::query(UPDATE_CALLS)
         .bind(each().map(|call| Key::from(call.id)).collect::<Vec<_>>())
-        .bind(calls.iter().map(|old| number(old.stored)).collect::<Vec<_>>())
+        .bind(calls.iter().map(|old| number(old.stored.version)).collect::<Vec<_>>())
         .bind(each().map(|call| call.state.as_str()).collect::<Vec<_>>())
         .bind(each().map(|call| call.open_hold().is_some()).collect::<Vec<_>>())
         .bind(each().map(|call| denied(call).is_some()).collect::<Vec<_>>())
         .bind(each().map(|call| call.due_at().map(|due| due.0)).collect::<Vec<_>>())
         .bind(each().map(|call| *call.argument_digest.as_bytes()).collect::<Vec<_>>())
         .bind(each().map(|call| number(call.version)).collect::<Vec<_>>())
-        .bind(each().map(body).collect::<Result<Vec<_>, _>>()?);
-    exactly(query.execute(connection).await?.rows_affected(), calls.len(), "a call")
+        .bind(each().map(|call| text(call.standing_json())).collect::<Result<Vec<_>, _>>()?);
+    exactly(query.execute(&mut *connection).await?.rows_affected(), calls.len(), "a call")?;
+    for edited in calls.iter().filter(|old| old.stored.edited) {
+        update_request(connection, &edited.call).await?;
+    }
+    Ok(())
+}
+
+/// An approver's edit is seldom: one statement each.
+async fn update_request(connection: &mut PgConnection, call: &Call) -> Result<(), Trouble> {
+    let query = sqlx::query("UPDATE requests SET argument_digest = $2, body = $3 WHERE call = $1")
+        .bind(Key::from(call.id))
+        .bind(&call.argument_digest.as_bytes()[..])
+        .bind(text(call.request_json())?);
+    exactly(query.execute(connection).await?.rows_affected(), 1, "a request")
 }
 
 const INSERT_HOLDS: &str = "INSERT INTO holds (id, call) SELECT * FROM unnest($1::uuid[], $2::uuid[])";
@@ -207,7 +230,7 @@ async fn write_grants(connection: &mut PgConnection, world: &World) -> Result<()
             .bind(grant.revoked.is_some())
             .bind(grant.uses_left.is_some())
             .bind(number(grant.version))
-            .bind(body(grant)?);
+            .bind(text(serde_json::to_string(grant))?);
         let query = match stored {
             Some(stored) => query.bind(number(*stored)),
             None => query,

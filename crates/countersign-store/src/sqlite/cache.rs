@@ -40,11 +40,21 @@ pub(super) struct Any {
 pub(super) struct ChainRow {
     pub(super) id: i64,
     pub(super) head: Head,
+    /// The ids of its first and last event; zero where there is none.
+    pub(super) ends: (i64, i64),
     pub(super) signed: u64,
     pub(super) pending: u64,
     /// The sequence number its row has.
     pub(super) stored: u64,
     pub(super) changed: bool,
+}
+
+impl ChainRow {
+    /// The chain's newest event got this id.
+    pub(super) fn reaches(&mut self, event: i64) {
+        let first = if self.ends.0 == 0 { event } else { self.ends.0 };
+        self.ends = (first, event);
+    }
 }
 
 /// The row of things there is one of.

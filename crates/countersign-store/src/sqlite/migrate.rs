@@ -50,7 +50,7 @@ fn settle(connection: &Connection) -> rusqlite::Result<()> {
          PRAGMA trusted_schema = OFF;
          PRAGMA mmap_size = 0;
          PRAGMA wal_autocheckpoint = 4000;
-         PRAGMA cache_size = -8192;
+         PRAGMA cache_size = -32768;
          PRAGMA temp_store = MEMORY;",
     )
 }

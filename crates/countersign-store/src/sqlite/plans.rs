@@ -51,7 +51,6 @@ fn transitions_find_their_rows_by_index() {
     check(&connection, state::MOVED, "INTEGER PRIMARY KEY");
     check(&connection, read::DUE, "calls_due");
     assert!(!plan(&connection, read::DUE).contains("TEMP B-TREE"), "due calls come sorted");
-    check(&connection, read::PLACE, "events_chain");
     for (condition, index) in [
         (read::TAIL, "INTEGER PRIMARY KEY"),
         (read::TAIL_OF_CALL, "events_call"),

@@ -15,14 +15,16 @@ use tokio::sync::Semaphore;
 
 use super::migrate::open_reader;
 use super::rows::{self, failed};
-use super::state::OF_HOLD;
+use super::state::{OF_HOLD, OF_ID};
 
 pub(super) const DUE: &str = "SELECT id FROM calls WHERE due_at <= ?1 ORDER BY due_at, id LIMIT ?2";
 /// Events of the whole log, of one call, of one chain; each after a place.
 pub(super) const TAIL: &str = "e.id > ?1 ORDER BY e.id";
 pub(super) const TAIL_OF_CALL: &str = "e.call = ?1 AND e.id > ?2 ORDER BY e.id";
-pub(super) const TAIL_OF_CHAIN: &str = "e.chain = ?1 AND e.seq > ?2 ORDER BY e.seq";
-pub(super) const PLACE: &str = "SELECT id FROM events WHERE chain = ?1 AND seq = ?2";
+pub(super) const TAIL_OF_CHAIN: &str = "e.id >> 10 = ?1 AND e.chain = ?2 AND e.id > ?3 ORDER BY e.seq";
+
+/// A stretch of the log, as the index of chains divides it: so many events, as a power of two.
+const STRETCH: u32 = 10;
 
 /// How many reads may go on at once.
 const READERS: usize = 4;
@@ -76,14 +78,23 @@ fn text(connection: &Connection, sql: &str, values: impl Params) -> Result<Optio
     statement.query_row(values, |row| row.get(0)).optional().map_err(failed)
 }
 
+fn one_call(
+    connection: &Connection,
+    sql: &str,
+    values: impl Params,
+    id: Option<CallId>,
+) -> Result<Option<Arc<Call>>, StoreError> {
+    let mut statement = connection.prepare_cached(sql).map_err(failed)?;
+    let parts = statement.query_row(values, rows::parts).optional().map_err(failed)?;
+    parts.map(|parts| rows::call(&parts, id)).transpose()
+}
+
 pub(super) fn call(connection: &Connection, id: CallId) -> Result<Option<Arc<Call>>, StoreError> {
-    let body = text(connection, "SELECT body FROM calls WHERE id = ?1", [id.as_bytes()])?;
-    body.map(|body| rows::call(&body, Some(id))).transpose()
+    one_call(connection, OF_ID, [id.as_bytes()], Some(id))
 }
 
 pub(super) fn call_of_hold(connection: &Connection, hold: HoldId) -> Result<Option<Arc<Call>>, StoreError> {
-    let body = text(connection, OF_HOLD, [hold.as_bytes()])?;
-    body.map(|body| rows::call(&body, None)).transpose()
+    one_call(connection, OF_HOLD, [hold.as_bytes()], None)
 }
 
 fn page(limit: Option<usize>) -> usize {
@@ -121,7 +132,11 @@ pub(super) fn listing(filter: &CallFilter) -> (String, Vec<Box<dyn ToSql>>) {
     }
     let index = if held { "INDEXED BY calls_holding" } else { index_for(filter) };
     let filtered = if clauses.is_empty() { "" } else { "WHERE " };
-    let sql = format!("SELECT body FROM calls {index} {filtered}{} ORDER BY id LIMIT ?", clauses.join(" AND "));
+    let clauses = clauses.join(" AND ");
+    let sql = format!(
+        "SELECT r.body, standing FROM calls {index} CROSS JOIN requests r ON r.call = n {filtered}{clauses} \
+         ORDER BY id LIMIT ?"
+    );
     values.push(Box::new(page(filter.limit) as i64));
     (sql, values)
 }
@@ -138,7 +153,10 @@ fn implied_by(state: CallState) -> Option<&'static str> {
         | CallState::Lapsed
         | CallState::Failed
         | CallState::InDoubt
-        | CallState::Resolved => Some("state NOT IN ('allowed', 'pending', 'approved', 'executing', 'succeeded')"),
+        | CallState::Resolved => Some(
+            "state <> 'allowed' AND state <> 'pending' AND state <> 'approved' AND state <> 'executing' \
+             AND state <> 'succeeded'",
+        ),
     }
 }
 
@@ -162,8 +180,8 @@ pub(super) fn calls(connection: &Connection, filter: &CallFilter) -> Result<Vec<
     let (sql, values) = listing(filter);
     let mut statement = connection.prepare_cached(&sql).map_err(failed)?;
     let values: Vec<&dyn ToSql> = values.iter().map(AsRef::as_ref).collect();
-    let bodies = statement.query_map(&values[..], |row| row.get::<_, String>(0)).map_err(failed)?;
-    bodies.map(|body| rows::call(&body.map_err(failed)?, None)).collect()
+    let found = statement.query_map(&values[..], rows::parts).map_err(failed)?;
+    found.map(|parts| rows::call(&parts.map_err(failed)?, None)).collect()
 }
 
 pub(super) fn due(connection: &Connection, now: Time, limit: usize) -> Result<Vec<CallId>, StoreError> {
@@ -215,12 +233,14 @@ pub(super) fn events(connection: &Connection, after: Cursor, filter: &EventFilte
         let wanted = |event: &Event| is_wanted(event, filter);
         return read_events(connection, TAIL_OF_CALL, params![call.as_bytes(), after], most, wanted);
     }
+    // Several chains are read as of one moment. Else an event of the first might be passed over for a later one.
+    let _moment = connection.unchecked_transaction().map_err(failed)?;
     let Some(chains) = chains_of(connection, filter)? else {
         return read_events(connection, TAIL, [after], most, |_| true);
     };
     let mut found = Vec::new();
-    for (chain, seq) in chains {
-        found.append(&mut tail_of_chain(connection, (chain, seq), after, most)?);
+    for chain in chains {
+        found.append(&mut tail_of_chain(connection, &chain, after, most)?);
     }
     found.sort_by_key(|event| event.cursor);
     found.truncate(most);
@@ -238,19 +258,25 @@ pub(super) fn openings(connection: &Connection, holds: &[(CallId, HoldId)]) -> R
     Ok(found)
 }
 
-/// The chains a filter is about, each with its last sequence number; none where it is about all.
-fn chains_of(connection: &Connection, filter: &EventFilter) -> Result<Option<Vec<(i64, i64)>>, StoreError> {
-    let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
-    let read = |sql: &str, values: &[&dyn ToSql]| -> rusqlite::Result<Vec<(i64, i64)>> {
-        connection.prepare_cached(sql)?.query_map(values, row)?.collect()
+/// A chain, and the ids of its first and last event.
+struct ChainEnds {
+    chain: i64,
+    first: i64,
+    last: i64,
+}
+
+/// The chains a filter is about; none where it is about all.
+fn chains_of(connection: &Connection, filter: &EventFilter) -> Result<Option<Vec<ChainEnds>>, StoreError> {
+    let ends = |row: &rusqlite::Row<'_>| Ok(ChainEnds { chain: row.get(0)?, first: row.get(1)?, last: row.get(2)? });
+    let read = |condition: &str, values: &[&dyn ToSql]| -> rusqlite::Result<Vec<ChainEnds>> {
+        let sql = format!("SELECT id, first, last FROM chains WHERE {condition}");
+        connection.prepare_cached(&sql)?.query_map(values, ends)?.collect()
     };
     let found = match (&filter.chain, &filter.session) {
         (None, None) => return Ok(None),
-        (Some(Chain(name)), None) => read("SELECT id, seq FROM chains WHERE name = ?1", &[&&**name]),
-        (None, Some(session)) => read("SELECT id, seq FROM chains WHERE session = ?1", &[&&**session]),
-        (Some(Chain(name)), Some(session)) => {
-            read("SELECT id, seq FROM chains WHERE name = ?1 AND session = ?2", &[&&**name, &&**session])
-        }
+        (Some(Chain(name)), None) => read("name = ?1", &[&&**name]),
+        (None, Some(session)) => read("session = ?1", &[&&**session]),
+        (Some(Chain(name)), Some(session)) => read("name = ?1 AND session = ?2", &[&&**name, &&**session]),
     };
     found.map(Some).map_err(failed)
 }
@@ -261,27 +287,18 @@ fn is_wanted(event: &Event, filter: &EventFilter) -> bool {
         && filter.session.as_deref().is_none_or(|wanted| session == Some(wanted))
 }
 
-/// Reads a chain's events after a place in the whole log.
-///
-/// Ids grow with sequence numbers within a chain, so the first one wanted is found by halving.
-fn tail_of_chain(
-    connection: &Connection,
-    (chain, last): (i64, i64),
-    after: i64,
-    most: usize,
-) -> Result<Vec<Event>, StoreError> {
-    let mut at = connection.prepare_cached(PLACE).map_err(failed)?;
-    let (mut low, mut high) = if after == 0 { (0, 0) } else { (0, last) };
-    while low < high {
-        let middle = low + (high - low + 1) / 2;
-        let id: Option<i64> = at.query_row([chain, middle], |row| row.get(0)).optional().map_err(failed)?;
-        match id {
-            Some(id) if id <= after => low = middle,
-            Some(_) => high = middle - 1,
-            None => return Err(rows::damaged("chain of events", format!("number {middle} is missing"))),
+/// Reads a chain's events after a place in the whole log, stretch by stretch: from where the reader is, or the chain
+/// begins, to where the chain ends.
+fn tail_of_chain(connection: &Connection, ends: &ChainEnds, after: i64, most: usize) -> Result<Vec<Event>, StoreError> {
+    let mut found = Vec::new();
+    for stretch in after.max(ends.first) >> STRETCH..=ends.last >> STRETCH {
+        let left = most - found.len();
+        if left == 0 || after >= ends.last {
+            break;
         }
+        found.append(&mut read_events(connection, TAIL_OF_CHAIN, [stretch, ends.chain, after], left, |_| true)?);
     }
-    read_events(connection, TAIL_OF_CHAIN, [chain, low], most, |_| true)
+    Ok(found)
 }
 
 /// The statement that reads the events of a condition.

@@ -23,9 +23,16 @@ pub(super) fn damaged(what: &'static str, why: impl ToString) -> StoreError {
     StoreError::Damaged { what, why: why.to_string() }
 }
 
+/// The two parts of a call, from the first two columns of a row.
+pub(super) type Parts = (String, String);
+
+pub(super) fn parts(row: &Row<'_>) -> rusqlite::Result<Parts> {
+    Ok((row.get(0)?, row.get(1)?))
+}
+
 /// Reads a call; it must be the one asked for.
-pub(super) fn call(body: &str, id: Option<CallId>) -> Result<Arc<Call>, StoreError> {
-    let call: Call = serde_json::from_str(body).map_err(|error| damaged("call", error))?;
+pub(super) fn call((request, standing): &Parts, id: Option<CallId>) -> Result<Arc<Call>, StoreError> {
+    let call = Call::from_json(request, standing).map_err(|error| damaged("call", error))?;
     match id {
         Some(id) if id != call.id => Err(damaged("call", format!("the row of {id} holds {}", call.id))),
         _ => Ok(Arc::new(call)),
@@ -41,8 +48,9 @@ pub(super) fn grant(body: &str) -> Result<Grant, StoreError> {
     serde_json::from_str(body).map_err(|error| damaged("grant", error))
 }
 
-pub(super) fn body<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {
-    serde_json::to_string(value).map_err(|error| StoreError::Failed(error.to_string()))
+/// What is to be written, if it could be spelled.
+pub(super) fn text(spelled: serde_json::Result<String>) -> Result<String, StoreError> {
+    spelled.map_err(|error| StoreError::Failed(error.to_string()))
 }
 
 pub(super) fn hash(bytes: &[u8]) -> Result<EventHash, StoreError> {

@@ -13,15 +13,15 @@ use countersign::id::{CallId, GrantId, HoldId};
 use countersign::refusal::Refusal;
 use countersign::store::{Halted, MovedHeads, State, StoreError};
 use countersign::time::Time;
-use rusqlite::{Connection, OptionalExtension as _, Params, ToSql, params};
+use rusqlite::{Connection, OptionalExtension as _, Params, params};
 
 use super::cache::{Any, Cache, ChainRow, Meta};
 use super::rows;
 
 // Reads that must find their rows by an index, however many there are; `plans.rs` checks that they do.
-pub(super) const BY_KEY: &str = "SELECT body FROM calls WHERE principal = ?1 \
+pub(super) const BY_KEY: &str = "SELECT r.body, standing FROM calls JOIN requests r ON r.call = n WHERE principal = ?1 \
      AND chain = (SELECT id FROM chains WHERE name = ?2) AND run = ?3 AND key = ?4";
-pub(super) const DENIAL: &str = "SELECT body FROM calls WHERE principal = ?1 \
+pub(super) const DENIAL: &str = "SELECT r.body, standing FROM calls JOIN requests r ON r.call = n WHERE principal = ?1 \
      AND chain = (SELECT id FROM chains WHERE name = ?2) AND run = ?3 AND argument_digest = ?4 AND denied = 1 \
      ORDER BY id DESC LIMIT 1";
 pub(super) const DOUBT: &str = "SELECT id FROM calls WHERE chain = (SELECT id FROM chains WHERE name = ?1) \
@@ -33,7 +33,9 @@ pub(super) const MOVED: &str = "SELECT name, seq, head FROM chains \
 pub(super) const ANY_GRANT: &str = "SELECT EXISTS (SELECT 1 FROM grants)";
 pub(super) const ANY_DOUBT: &str = "SELECT EXISTS (SELECT 1 FROM calls WHERE state = 'in_doubt')";
 pub(super) const ANY_DENIAL: &str = "SELECT EXISTS (SELECT 1 FROM calls WHERE denied = 1)";
-pub(super) const OF_HOLD: &str = "SELECT body FROM calls WHERE id = (SELECT call FROM holds WHERE id = ?1)";
+pub(super) const OF_ID: &str = "SELECT r.body, standing FROM calls JOIN requests r ON r.call = n WHERE id = ?1";
+pub(super) const OF_HOLD: &str = "SELECT r.body, standing FROM calls JOIN requests r ON r.call = n \
+     WHERE id = (SELECT call FROM holds WHERE id = ?1)";
 
 /// One transaction of the writer.
 pub(super) struct Batch<'c> {
@@ -72,14 +74,14 @@ impl<'c> Batch<'c> {
         for row in self.cache.chains.values_mut().filter(|row| row.changed) {
             let (seq, signed) = (rows::signed(row.head.seq)?, rows::signed(row.signed)?);
             let (pending, stored) = (rows::signed(row.pending)?, rows::signed(row.stored)?);
-            changed.push((row.id, seq, *row.head.hash.as_bytes(), signed, pending, stored));
+            changed.push((row.id, seq, *row.head.hash.as_bytes(), signed, pending, stored, row.ends));
             row.stored = row.head.seq;
             row.changed = false;
         }
-        const CHAIN: &str =
-            "UPDATE chains SET seq = ?2, head = ?3, signed = ?4, pending = ?5 WHERE id = ?1 AND seq = ?6";
-        for (id, seq, head, signed, pending, stored) in changed {
-            self.write_one(CHAIN, params![id, seq, head, signed, pending, stored], "chain")?;
+        const CHAIN: &str = "UPDATE chains SET seq = ?2, head = ?3, signed = ?4, pending = ?5, first = ?7, last = ?8 \
+             WHERE id = ?1 AND seq = ?6";
+        for (id, seq, head, signed, pending, stored, (first, last)) in changed {
+            self.write_one(CHAIN, params![id, seq, head, signed, pending, stored, first, last], "chain")?;
         }
         let Some(meta) = self.cache.meta.as_mut().filter(|meta| meta.changed) else { return Ok(()) };
         meta.changed = false;
@@ -100,13 +102,28 @@ impl<'c> Batch<'c> {
         rows::failed(error)
     }
 
-    /// Reads the text of one row's only column.
-    fn text(&mut self, sql: &str, values: impl Params) -> Result<Option<String>, StoreError> {
+    /// Reads one row.
+    fn one<T>(
+        &mut self,
+        sql: &str,
+        values: impl Params,
+        read: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, StoreError> {
         let connection = self.connection;
-        let read = connection
-            .prepare_cached(sql)
-            .and_then(|mut statement| statement.query_row(values, |row| row.get::<_, String>(0)).optional());
-        read.map_err(|error| self.sql(error))
+        let found =
+            connection.prepare_cached(sql).and_then(|mut statement| statement.query_row(values, read).optional());
+        found.map_err(|error| self.sql(error))
+    }
+
+    /// Reads the call of a row with its two parts.
+    fn one_call(
+        &mut self,
+        sql: &str,
+        values: impl Params,
+        id: Option<CallId>,
+    ) -> Result<Option<Arc<Call>>, StoreError> {
+        let parts = self.one(sql, values, rows::parts)?;
+        parts.map(|parts| rows::call(&parts, id)).transpose()
     }
 
     fn write(&mut self, sql: &str, values: impl Params) -> Result<usize, StoreError> {
@@ -170,31 +187,26 @@ impl<'c> Batch<'c> {
     }
 
     fn read_chain(&mut self, chain: &Chain) -> Result<Option<ChainRow>, StoreError> {
-        const READ: &str = "SELECT id, seq, head, signed, pending FROM chains WHERE name = ?1";
-        let connection = self.connection;
-        let read = connection.prepare_cached(READ).and_then(|mut statement| {
-            let row = statement.query_row([&*chain.0], |row| {
-                let numbers: (i64, i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(3)?, row.get(4)?);
-                Ok((numbers, row.get::<_, Vec<u8>>(2)?))
-            });
-            row.optional()
-        });
-        let Some(((id, seq, signed, pending), head)) = read.map_err(|error| self.sql(error))? else {
-            return Ok(None);
-        };
+        const READ: &str = "SELECT id, seq, head, signed, pending, first, last FROM chains WHERE name = ?1";
+        let row = self.one(READ, [&*chain.0], |row| {
+            let numbers: (i64, i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(3)?, row.get(4)?);
+            Ok((numbers, row.get::<_, Vec<u8>>(2)?, (row.get(5)?, row.get(6)?)))
+        })?;
+        let Some(((id, seq, signed, pending), head, ends)) = row else { return Ok(None) };
         let stored = seq.unsigned_abs();
         let head = Head { seq: stored, hash: rows::hash(&head)? };
         let (signed, pending) = (signed.unsigned_abs(), pending.unsigned_abs());
-        Ok(Some(ChainRow { id, head, signed, pending, stored, changed: false }))
+        Ok(Some(ChainRow { id, head, ends, signed, pending, stored, changed: false }))
     }
 
     fn new_chain(&mut self, chain: &Chain) -> Result<ChainRow, StoreError> {
-        const NEW: &str = "INSERT INTO chains (name, session, seq, head, signed, pending) VALUES (?1, ?2, 0, ?3, 0, 0)";
+        const NEW: &str = "INSERT INTO chains (name, session, seq, head, first, last, signed, pending) \
+             VALUES (?1, ?2, 0, ?3, 0, 0, 0, 0)";
         let head = Head::default();
         let session = chain.0.split_once('/').map(|(_, session)| session);
         self.write_one(NEW, params![&*chain.0, session, head.hash.as_bytes()], "chain")?;
         let id = self.connection.last_insert_rowid();
-        Ok(ChainRow { id, head, signed: 0, pending: 0, stored: 0, changed: false })
+        Ok(ChainRow { id, head, ends: (0, 0), signed: 0, pending: 0, stored: 0, changed: false })
     }
 
     fn halts(&mut self) -> Result<&[String], StoreError> {
@@ -224,8 +236,9 @@ impl<'c> Batch<'c> {
     }
 
     fn insert_call(&mut self, call: &Call, chain: i64) -> Result<(), StoreError> {
-        const INSERT: &str = "INSERT INTO calls (id, chain, principal, session, run, key, argument_digest, state, \
-             holding, denied, due_at, version, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+        const CALL: &str = "INSERT INTO calls (id, chain, principal, session, run, key, argument_digest, state, \
+             holding, denied, due_at, version, standing) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
         let path = &call.facts.path;
         let values = params![
             call.id.as_bytes(),
@@ -240,29 +253,38 @@ impl<'c> Batch<'c> {
             rows::is_remembered_denial(call),
             call.due_at().map(|due| due.0),
             rows::signed(call.version)?,
-            rows::body(call)?,
+            rows::text(call.standing_json())?,
         ];
-        self.write_one(INSERT, values, "call")
+        self.write_one(CALL, values, "call")?;
+        let number = self.connection.last_insert_rowid();
+        let request = rows::text(call.request_json())?;
+        self.write_one("INSERT INTO requests (call, body) VALUES (?1, ?2)", params![number, request], "request")
     }
 
     fn update_call(&mut self, call: &Call, before: &Call) -> Result<(), StoreError> {
-        // Two statements, because naming an indexed column makes SQLite rewrite its index even if nothing changed.
-        const UPDATE: &str = "UPDATE calls SET state = ?3, holding = ?4, denied = ?5, due_at = ?6, version = ?7, \
-             body = ?8 WHERE id = ?1 AND version = ?2";
-        const EDIT: &str = "UPDATE calls SET state = ?3, holding = ?4, denied = ?5, due_at = ?6, version = ?7, \
-             body = ?8, argument_digest = ?9 WHERE id = ?1 AND version = ?2";
-        let (id, digest) = (call.id.as_bytes(), call.argument_digest.as_bytes());
-        let (was, version) = (rows::signed(before.version)?, rows::signed(call.version)?);
-        let (state, body) = (call.state.as_str(), rows::body(call)?);
-        let (holding, denied) = (call.open_hold().is_some(), rows::is_remembered_denial(call));
-        let due_at = call.due_at().map(|due| due.0);
-        let values: [&dyn ToSql; 9] = [&id, &was, &state, &holding, &denied, &due_at, &version, &body, &digest];
-        if call.argument_digest == before.argument_digest {
-            let (same, _) = values.split_at(8);
-            self.write_one(UPDATE, same, "call")
-        } else {
-            self.write_one(EDIT, &values[..], "call")
-        }
+        const STEP: &str = "UPDATE calls SET state = ?3, holding = ?4, denied = ?5, due_at = ?6, version = ?7, \
+             standing = ?8 WHERE id = ?1 AND version = ?2";
+        let values = params![
+            call.id.as_bytes(),
+            rows::signed(before.version)?,
+            call.state.as_str(),
+            call.open_hold().is_some(),
+            rows::is_remembered_denial(call),
+            call.due_at().map(|due| due.0),
+            rows::signed(call.version)?,
+            rows::text(call.standing_json())?,
+        ];
+        self.write_one(STEP, values, "call")?;
+        if call.asks_the_same_as(before) { Ok(()) } else { self.update_request(call) }
+    }
+
+    /// Apart from the step, because naming an indexed column makes SQLite rewrite its index even if nothing changed.
+    fn update_request(&mut self, call: &Call) -> Result<(), StoreError> {
+        const DIGEST: &str = "UPDATE calls SET argument_digest = ?2 WHERE id = ?1";
+        const REQUEST: &str = "UPDATE requests SET body = ?2 WHERE call = (SELECT n FROM calls WHERE id = ?1)";
+        let id = call.id.as_bytes();
+        self.write_one(DIGEST, params![id, call.argument_digest.as_bytes()], "call")?;
+        self.write_one(REQUEST, params![id, rows::text(call.request_json())?], "request")
     }
 
     fn heads_since(&mut self, event: i64) -> rusqlite::Result<Vec<(String, i64, Vec<u8>)>> {
@@ -299,21 +321,18 @@ impl State for Batch<'_> {
         if let Some(call) = self.cache.call(id) {
             return Ok(Some(call));
         }
-        let body = self.text("SELECT body FROM calls WHERE id = ?1", [id.as_bytes()])?;
-        body.map(|body| rows::call(&body, Some(id))).transpose()
+        self.one_call(OF_ID, [id.as_bytes()], Some(id))
     }
 
     fn call_of_hold(&mut self, hold: HoldId) -> Result<Option<Arc<Call>>, StoreError> {
         if let Some(call) = self.cache.call_of_hold(hold) {
             return Ok(Some(call));
         }
-        let body = self.text(OF_HOLD, [hold.as_bytes()])?;
-        body.map(|body| rows::call(&body, None)).transpose()
+        self.one_call(OF_HOLD, [hold.as_bytes()], None)
     }
 
     fn call_by_key(&mut self, path: &Path, key: &str) -> Result<Option<Arc<Call>>, StoreError> {
-        let body = self.text(BY_KEY, params![&*path.principal, &*path.chain().0, rows::run(path), key])?;
-        body.map(|body| rows::call(&body, None)).transpose()
+        self.one_call(BY_KEY, params![&*path.principal, &*path.chain().0, rows::run(path), key], None)
     }
 
     fn denial(&mut self, path: &Path, arguments: &ArgumentDigest) -> Result<Option<Refusal>, StoreError> {
@@ -321,20 +340,15 @@ impl State for Batch<'_> {
             return Ok(None);
         }
         let place = params![&*path.principal, &*path.chain().0, rows::run(path), arguments.as_bytes()];
-        let Some(body) = self.text(DENIAL, place)? else { return Ok(None) };
-        Ok(rows::call(&body, None)?.refusal.clone())
+        Ok(self.one_call(DENIAL, place, None)?.and_then(|call| call.refusal.clone()))
     }
 
     fn doubt(&mut self, path: &Path, arguments: &ArgumentDigest) -> Result<Option<CallId>, StoreError> {
         if !self.any(ANY_DOUBT, |any| &mut any.doubt)? {
             return Ok(None);
         }
-        let connection = self.connection;
         let place = params![&*path.chain().0, arguments.as_bytes()];
-        let read = connection
-            .prepare_cached(DOUBT)
-            .and_then(|mut statement| statement.query_row(place, |row| row.get::<_, Vec<u8>>(0)).optional());
-        let id = read.map_err(|error| self.sql(error))?;
+        let id = self.one(DOUBT, place, |row| row.get::<_, Vec<u8>>(0))?;
         id.map(|bytes| rows::call_id(&bytes)).transpose()
     }
 
@@ -356,7 +370,8 @@ impl State for Batch<'_> {
     }
 
     fn grant(&mut self, id: GrantId) -> Result<Option<Grant>, StoreError> {
-        let body = self.text("SELECT body FROM grants WHERE id = ?1", [id.as_bytes()])?;
+        let body: Option<String> =
+            self.one("SELECT body FROM grants WHERE id = ?1", [id.as_bytes()], |row| row.get(0))?;
         body.map(|body| rows::grant(&body)).transpose()
     }
 
@@ -394,12 +409,11 @@ impl State for Batch<'_> {
         Ok(MovedHeads { heads, previous })
     }
 
-    fn put_call(&mut self, call: Arc<Call>, before: Option<&Call>) -> Result<(), StoreError> {
-        let chain = call.facts.path.chain();
+    fn put_call(&mut self, chain: &Chain, call: Arc<Call>, before: Option<&Call>) -> Result<(), StoreError> {
         match before {
             Some(before) => self.update_call(&call, before)?,
             None => {
-                let id = self.chain(&chain)?.id;
+                let id = self.chain(chain)?.id;
                 self.insert_call(&call, id)?;
             }
         }
@@ -409,7 +423,7 @@ impl State for Batch<'_> {
             self.write_one("INSERT INTO holds (id, call) VALUES (?1, ?2)", values, "hold")?;
         }
         let waits = |call: &Call| i64::from(call.state == CallState::Pending);
-        self.count_pending(&chain, waits(&call) - before.map_or(0, waits))?;
+        self.count_pending(chain, waits(&call) - before.map_or(0, waits))?;
         self.news.calls.push(call.id);
         if call.state == CallState::InDoubt {
             self.cache.any.doubt = Some(true);
@@ -427,7 +441,8 @@ impl State for Batch<'_> {
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
         const UPDATE: &str = "UPDATE grants SET expires_at = ?3, revoked = ?4, version = ?5, body = ?6 \
              WHERE id = ?1 AND version = ?2";
-        let (id, body, revoked) = (grant.id.as_bytes(), rows::body(grant)?, grant.revoked.is_some());
+        let body = rows::text(serde_json::to_string(grant))?;
+        let (id, revoked) = (grant.id.as_bytes(), grant.revoked.is_some());
         let (expires_at, version) = (grant.expires_at.0, rows::signed(grant.version)?);
         // A change writes over exactly the version before it: no save in flight undoes a revoke.
         if version > 0 {
@@ -491,6 +506,7 @@ impl State for Batch<'_> {
         let (seq, name, hash) = (rows::signed(event.seq)?, event.name.as_str(), event.hash.as_bytes());
         self.write_one(INSERT, params![id, seq, name, call, hold, now.0, hash, &*event.body], "event")?;
         let id = self.connection.last_insert_rowid();
+        self.chain(chain)?.reaches(id);
         let first = self.news.events.map_or(id, |(first, _)| first);
         self.news.events = Some((first, id));
         self.news.any = true;

@@ -1,17 +1,22 @@
--- One row per chain of events. `seq` and `head` are its end; `signed` how far a checkpoint covers it.
+-- One row per chain of events. `seq` and `head` are its end, `first` and `last` the ids of its outermost events; `signed`
+-- is how far a checkpoint covers it.
 CREATE TABLE chains (
   id      INTEGER PRIMARY KEY,
   name    TEXT    NOT NULL UNIQUE,
   session TEXT,
   seq     INTEGER NOT NULL,
   head    BLOB    NOT NULL CHECK (length(head) = 32),
+  first   INTEGER NOT NULL,
+  last    INTEGER NOT NULL,
   signed  INTEGER NOT NULL,
   pending INTEGER NOT NULL CHECK (pending >= 0)
 ) STRICT;
 CREATE INDEX chains_session ON chains (session) WHERE session IS NOT NULL;
 
--- `body` is the call; every other column is there to find it by. `run` is `=` and the run's name, or empty.
+-- `standing` is how the call stands; every other column is there to find it by. `run` is `=` and the run's name, or
+-- empty.
 CREATE TABLE calls (
+  n               INTEGER PRIMARY KEY,
   id              BLOB    NOT NULL UNIQUE CHECK (length(id) = 16),
   chain           INTEGER NOT NULL REFERENCES chains (id),
   principal       TEXT    NOT NULL,
@@ -24,7 +29,12 @@ CREATE TABLE calls (
   denied          INTEGER NOT NULL,
   due_at          INTEGER,
   version         INTEGER NOT NULL,
-  body            TEXT    NOT NULL
+  standing        TEXT    NOT NULL
+) STRICT;
+-- What each call asks for: apart, because it is written once while the call is written with every step.
+CREATE TABLE requests (
+  call INTEGER PRIMARY KEY REFERENCES calls (n),
+  body TEXT NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX calls_key ON calls (principal, chain, run, key) WHERE key IS NOT NULL;
 CREATE INDEX calls_principal ON calls (principal, id);
@@ -36,8 +46,9 @@ CREATE INDEX calls_due ON calls (due_at, id) WHERE due_at IS NOT NULL;
 CREATE INDEX calls_denied ON calls (principal, chain, run, argument_digest, id) WHERE denied = 1;
 CREATE INDEX calls_doubt ON calls (chain, argument_digest, id) WHERE state = 'in_doubt';
 -- States that a call rests in and that are seldom. Those it passes through have `due_at`, and success is the rule.
-CREATE INDEX calls_seldom ON calls (state, id)
-  WHERE state NOT IN ('allowed', 'pending', 'approved', 'executing', 'succeeded');
+-- One comparison each, because SQLite makes a table of its own for a list.
+CREATE INDEX calls_seldom ON calls (state, id) WHERE state <> 'allowed' AND state <> 'pending'
+  AND state <> 'approved' AND state <> 'executing' AND state <> 'succeeded';
 
 CREATE TABLE holds (
   id   BLOB NOT NULL PRIMARY KEY CHECK (length(id) = 16),
@@ -69,7 +80,8 @@ CREATE TABLE events (
   hash  BLOB    NOT NULL CHECK (length(hash) = 32),
   body  TEXT    NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX events_chain ON events (chain, seq);
+-- A chain's events, by stretches of the log: so all chains grow in the same few pages, not each in a page of its own.
+CREATE UNIQUE INDEX events_chain ON events (id >> 10, chain, seq);
 CREATE INDEX events_call ON events (call) WHERE call IS NOT NULL;
 CREATE TRIGGER events_are_kept BEFORE DELETE ON events BEGIN
   SELECT RAISE(ABORT, 'events are never deleted');

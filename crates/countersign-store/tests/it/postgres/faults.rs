@@ -116,7 +116,7 @@ async fn a_damaged_call_stops_only_its_own() {
     let store = bench.node().await;
     let (damaged, sound) = (submit(&store, deploy("s1")).await, submit(&store, deploy("s1")).await);
     let mut admin = bench.admin().await;
-    let damage = sqlx::query("UPDATE calls SET body = replace(body, 'production', 'x\"') WHERE id::text = $1");
+    let damage = sqlx::query("UPDATE requests SET body = replace(body, 'production', 'x\"') WHERE call::text = $1");
     let text = damaged.id.to_string().replace("call_", "");
     let dashed = [&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]].join("-");
     assert_eq!(damage.bind(dashed).execute(&mut admin).await.unwrap().rows_affected(), 1);

@@ -1,5 +1,6 @@
 //! The SQLite store.
 
+mod chains;
 mod contract;
 mod file;
 mod sharing;

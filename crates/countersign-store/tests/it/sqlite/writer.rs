@@ -98,7 +98,7 @@ async fn a_damaged_call_harms_no_other() {
     let store = test.sqlite();
     let damaged = submit(&*store, proposal("rm", json!({"n": 1}), "s")).await;
     let sound = submit(&*store, proposal("rm", json!({"n": 2}), "s")).await;
-    let spoil = "UPDATE calls SET body = '{}' WHERE id = ?1";
+    let spoil = "UPDATE calls SET standing = '{}' WHERE id = ?1";
     test.raw().execute(spoil, [damaged.id.as_bytes()]).unwrap();
     let locked = lock(&test);
     let before = ask(&store, proposal("rm", json!({"n": 3}), "s").op());

@@ -23,15 +23,15 @@ fn call(arguments: &Json) -> Call {
     let digest = CallDigest::of(b"call");
     let arguments_digest = argument_digest(&ToolId::on("billing", "refund"), None, arguments);
     let terms = serde_json::to_string(&Terms::default()).unwrap();
-    let text = format!(
+    let request = format!(
         r#"{{"id":"{}","facts":{{"tool":{{"server":"billing","name":"refund"}},"arguments":{arguments},"at":0,
             "path":{{"principal":"local","session":"s1","agents":["root","my agent"]}}}},
-            "argument_digest":"{arguments_digest}","digest":"{digest}","nonce":1,"state":"pending",
-            "verdict":{{"effect":"ask","because":[],"matched":[],"terms":{terms},"policy":"p"}},
-            "created_at":0,"updated_at":0,"version":0}}"#,
+            "argument_digest":"{arguments_digest}","nonce":1,
+            "verdict":{{"effect":"ask","because":[],"matched":[],"terms":{terms},"policy":"p"}},"created_at":0}}"#,
         CallId::new()
     );
-    serde_json::from_str(&text).unwrap()
+    let standing = format!(r#"{{"digest":"{digest}","state":"pending","updated_at":0,"version":0}}"#);
+    Call::from_json(&request, &standing).unwrap()
 }
 
 fn hold() -> HoldRow {
