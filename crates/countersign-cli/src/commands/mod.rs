@@ -82,10 +82,10 @@ pub(crate) enum Form {
 }
 
 /// Does what this program started itself for, which needs no runtime and no settings; hands everything else back.
-pub(crate) fn run_kept(cli: Cli) -> Result<ExitCode, Cli> {
+pub(crate) fn run_kept(cli: Cli) -> Result<ExitCode, Box<Cli>> {
     match cli.command {
         Command::KeepStatus(args) => Ok(keep_status::run(args)),
-        command => Err(Cli { command, ..cli }),
+        command => Err(Box::new(Cli { command, ..cli })),
     }
 }
 
