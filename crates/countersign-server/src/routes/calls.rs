@@ -9,7 +9,7 @@ use axum::{Json, routing};
 use countersign::call::{CallState, Resolution};
 use countersign::hold::HoldState;
 use countersign::store::{CallFilter, Op};
-use countersign::{Call, CallId, Path, Proposal, Time, ToolId};
+use countersign::{Call, CallId, Claimed, Path, Proposal, Time, ToolId};
 use countersign_api::wire::{self, Code, Page};
 use serde::Deserialize;
 
@@ -18,7 +18,7 @@ use crate::auth::{Agent, Anyone, Operator, Principal};
 use crate::extract::{Body, Id, Query};
 use crate::limits;
 use crate::problem::{Answer, Refused};
-use crate::routes::run::{claimed, own};
+use crate::routes::run::{claimed, handed_out, own};
 use crate::routes::{cursor, page, rows};
 use crate::table::{Route, get, post};
 
@@ -51,15 +51,18 @@ pub(super) fn routes() -> Vec<Route> {
 async fn submit(State(app): State<App>, caller: Agent, Body(new): Body<wire::NewCall>) -> Answer<Response> {
     app.rates.submit(&caller.0.name)?;
     let claim = new.claim;
-    let call = propose(&app, &caller.0, new).await?;
-    if claim && call.state == CallState::Allowed {
-        return Ok(Json(claimed(&app, &call, call.definition).await?).into_response());
-    }
+    let call = match propose(&app, &caller.0, new, claim).await? {
+        Claimed::Permit(permit) => return Ok(Json(handed_out(&app, permit)?).into_response()),
+        Claimed::Not(call) if claim && call.state == CallState::Allowed => {
+            return Ok(Json(claimed(&app, &call, call.definition).await?).into_response());
+        }
+        Claimed::Not(call) => call,
+    };
     let status = if call.state == CallState::Pending { StatusCode::ACCEPTED } else { StatusCode::OK };
     Ok((status, Json(wire::Call::from(&*call))).into_response())
 }
 
-async fn propose(app: &App, caller: &Principal, new: wire::NewCall) -> Answer<Arc<Call>> {
+async fn propose(app: &App, caller: &Principal, new: wire::NewCall, claim: bool) -> Answer<Claimed> {
     let text = |text: Option<String>| text.map(Arc::from);
     let path = Path {
         // SECURITY: whose call it is, the credential says, never the body.
@@ -80,10 +83,14 @@ async fn propose(app: &App, caller: &Principal, new: wire::NewCall) -> Answer<Ar
         hint: text(new.hint),
         payload: new.payload,
     };
-    match new.definition {
-        Some(definition) => Ok(app.gate.submit(&Elsewhere::new(tool, definition), proposal).await?),
-        None => Ok(app.gate.submit_undefined(proposal).await?),
-    }
+    let gate = &app.gate;
+    let tool = new.definition.map(|definition| Elsewhere::new(tool, definition));
+    Ok(match (&tool, claim) {
+        (Some(tool), true) => gate.submit_and_claim(tool, proposal).await?,
+        (None, true) => gate.submit_undefined_and_claim(proposal).await?,
+        (Some(tool), false) => Claimed::Not(gate.submit(tool, proposal).await?),
+        (None, false) => Claimed::Not(gate.submit_undefined(proposal).await?),
+    })
 }
 
 #[derive(Deserialize)]

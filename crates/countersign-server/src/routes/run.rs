@@ -10,7 +10,7 @@ use countersign::digest::DefinitionDigest;
 use countersign::json::Bounds;
 use countersign::store::Op;
 use countersign::transition::Asking;
-use countersign::{Answer as Said, Call, CallId, Claimed, HoldId, Json as Exact, limits as core_limits};
+use countersign::{Answer as Said, Call, CallId, Claimed, HoldId, Json as Exact, Permit, limits as core_limits};
 use countersign_api::wire::{self, Code, timestamp};
 
 use crate::app::App;
@@ -55,12 +55,16 @@ async fn claim(
     claimed(&app, &call, body.definition.or(call.definition)).await.map(Json)
 }
 
-/// Claims a call for an executor elsewhere. The permit ends here: its bytes go out once.
+/// Claims a call for an executor elsewhere.
 pub(super) async fn claimed(app: &App, call: &Call, definition: Option<DefinitionDigest>) -> Answer<wire::Claimed> {
-    let permit = match app.gate.claim(call.id, definition).await? {
-        Claimed::Permit(permit) => permit,
-        Claimed::Not(call) => return Err(not_claimed(&call)),
-    };
+    match app.gate.claim(call.id, definition).await? {
+        Claimed::Permit(permit) => handed_out(app, permit),
+        Claimed::Not(call) => Err(not_claimed(&call)),
+    }
+}
+
+/// Gives a claimed call to an executor elsewhere. The permit ends here: its bytes go out once.
+pub(super) fn handed_out(app: &App, permit: Permit) -> Answer<wire::Claimed> {
     let running = permit.start();
     let call = running.call();
     let lease = call.lease.as_ref().ok_or_else(|| Refused::new(Code::Internal))?;

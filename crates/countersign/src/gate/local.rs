@@ -44,6 +44,13 @@ pub struct Decided {
     pub released: usize,
 }
 
+/// A call as its submission left it.
+pub(crate) struct Submitted {
+    pub(crate) call: Arc<Call>,
+    /// Whether it had been submitted before; then somebody else may have claimed it.
+    pub(crate) replayed: bool,
+}
+
 /// Policy and store, in this process.
 pub(crate) struct Local {
     pub(crate) store: Arc<Bounded>,
@@ -80,9 +87,10 @@ impl Local {
         tool: &dyn Tool,
         definition: &Arc<Definition>,
         checked: Checked,
-    ) -> Result<Arc<Call>, GateError> {
+        claim: Option<Claimant>,
+    ) -> Result<Submitted, GateError> {
         self.write_down(definition).await?;
-        self.freeze(asks, Some((tool, definition)), checked).await
+        self.freeze(asks, Some((tool, definition)), checked, claim).await
     }
 
     pub(crate) async fn submit_unknown(
@@ -92,20 +100,22 @@ impl Local {
     ) -> Result<Arc<Call>, GateError> {
         proposal.check_names()?;
         let refusal = Refusal::new(RefusalKind::UnknownTool).because(format!("there is no tool `{}`", proposal.tool));
-        self.freeze(asks, None, Checked::refused(proposal, Json::empty(), refusal)).await
+        let refused = Checked::refused(proposal, Json::empty(), refusal);
+        Ok(self.freeze(asks, None, refused, None).await?.call)
     }
 
     pub(crate) async fn submit_undefined(
         self: &Arc<Self>,
         asks: &Arc<Asks>,
         proposal: Proposal,
-    ) -> Result<Arc<Call>, GateError> {
+        claim: Option<Claimant>,
+    ) -> Result<Submitted, GateError> {
         proposal.check_names()?;
         let checked = match parse(&proposal, &self.limits) {
             Ok(arguments) => Checked::passed(proposal, arguments),
             Err(refusal) => Checked::refused(proposal, Json::empty(), refusal),
         };
-        self.freeze(asks, None, checked).await
+        self.freeze(asks, None, checked, claim).await
     }
 
     /// Freezes the bytes, judges them, and writes the call down. Nothing changes the arguments after this line.
@@ -114,12 +124,14 @@ impl Local {
         asks: &Arc<Asks>,
         known: Option<(&dyn Tool, &Arc<Definition>)>,
         checked: Checked,
-    ) -> Result<Arc<Call>, GateError> {
+        claim: Option<Claimant>,
+    ) -> Result<Submitted, GateError> {
         let id = CallId::new();
         for _ in 0..STALE_RETRIES {
             let policy = self.policy.load_full();
             let definition = known.map(|(_, definition)| definition);
             let mut submission = self.submission(asks, id, definition, &checked, &policy);
+            submission.claim.clone_from(&claim);
             if let Some((tool, _)) = known {
                 self.preview(tool, &mut submission.call).await;
             }
@@ -131,7 +143,7 @@ impl Local {
                     if !applied.replayed {
                         self.announce(asks, &call);
                     }
-                    return Ok(call);
+                    return Ok(Submitted { call, replayed: applied.replayed });
                 }
             }
         }

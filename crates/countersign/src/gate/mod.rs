@@ -42,7 +42,7 @@ use crate::store::{CallFilter, Claimant, EventFilter, Failure, Op, Store, StoreE
 use crate::tool::{Tool, ToolError, Verified};
 use crate::transition::Rejection;
 use hooks::Hooks;
-use local::Local;
+use local::{Local, Submitted};
 use scope::{Asks, Reach};
 
 /// Why the gate could not do its job. A refusal is no error: it is a state of the call.
@@ -139,14 +139,21 @@ impl Gate {
     ///
     /// The state of the returned call says how it ended. An error means that we could not do our job.
     pub async fn call(&self, tool: &dyn Tool, proposal: Proposal) -> Result<Arc<Call>, GateError> {
-        let call = self.submit(tool, proposal).await?;
-        self.resume(tool, call.id).await
+        match self.submit_and_claim(tool, proposal).await? {
+            Claimed::Permit(permit) => self.run_to_the_end(Claimed::Permit(permit), tool).await,
+            Claimed::Not(call) => self.resume(tool, call.id).await,
+        }
     }
 
     /// Goes on with a submitted call, from wherever it stands: waits, claims, runs. After a restart, too.
     pub async fn resume(&self, tool: &dyn Tool, id: CallId) -> Result<Arc<Call>, GateError> {
         let call = self.wait(id).await?;
-        let ended = match self.claim_when_not_halted(tool, call).await? {
+        let claimed = self.claim_when_not_halted(tool, call).await?;
+        self.run_to_the_end(claimed, tool).await
+    }
+
+    async fn run_to_the_end(&self, claimed: Claimed, tool: &dyn Tool) -> Result<Arc<Call>, GateError> {
+        let ended = match claimed {
             Claimed::Permit(permit) => self.run(permit, tool).await?,
             Claimed::Not(call) => call,
         };
@@ -161,7 +168,18 @@ impl Gate {
     pub async fn submit(&self, tool: &dyn Tool, proposal: Proposal) -> Result<Arc<Call>, GateError> {
         let definition = tool.definition();
         let checked = self.hooks.check(tool, &definition, proposal, &self.local.limits).await?;
-        self.local.submit(&self.asks, tool, &definition, checked).await
+        Ok(self.local.submit(&self.asks, tool, &definition, checked, None).await?.call)
+    }
+
+    /// Proposes a call and, where it is allowed, claims it in the same transaction: one write instead of two.
+    ///
+    /// A call that waits for people, was submitted before, or cannot be claimed just now is not claimed.
+    pub async fn submit_and_claim(&self, tool: &dyn Tool, proposal: Proposal) -> Result<Claimed, GateError> {
+        let definition = tool.definition();
+        let checked = self.hooks.check(tool, &definition, proposal, &self.local.limits).await?;
+        let claimant = self.claimant(Some(definition.digest()));
+        let submitted = self.local.submit(&self.asks, tool, &definition, checked, Some(claimant)).await?;
+        self.permit_first(submitted).await
     }
 
     /// Records a call that the agent's runtime does not let through: refused before any rule is asked, and nobody is.
@@ -169,7 +187,7 @@ impl Gate {
         proposal.check_names()?;
         let arguments = hooks::parse(&proposal, &self.local.limits).unwrap_or_else(|_| Json::empty());
         let refused = hooks::Checked::refused(proposal, arguments, refusal);
-        self.local.submit(&self.asks, tool, &tool.definition(), refused).await
+        Ok(self.local.submit(&self.asks, tool, &tool.definition(), refused, None).await?.call)
     }
 
     /// Records a call to a tool that does not exist: refused, nobody is asked.
@@ -179,7 +197,13 @@ impl Gate {
 
     /// Proposes a call of a tool that runs elsewhere and whose definition nobody gave. Judged by the policy alone.
     pub async fn submit_undefined(&self, proposal: Proposal) -> Result<Arc<Call>, GateError> {
-        self.local.submit_undefined(&self.asks, proposal).await
+        Ok(self.local.submit_undefined(&self.asks, proposal, None).await?.call)
+    }
+
+    /// Proposes such a call and, where it is allowed, claims it as [`Gate::submit_and_claim`] does.
+    pub async fn submit_undefined_and_claim(&self, proposal: Proposal) -> Result<Claimed, GateError> {
+        let submitted = self.local.submit_undefined(&self.asks, proposal, Some(self.claimant(None))).await?;
+        self.permit_first(submitted).await
     }
 
     /// Waits until a call no longer waits for people.
@@ -194,15 +218,31 @@ impl Gate {
 
     /// Takes a call to run it. Durable before it returns; a call is claimed once.
     pub async fn claim(&self, id: CallId, definition: Option<DefinitionDigest>) -> Result<Claimed, GateError> {
-        let attempts = self.local.limits.attempts;
-        let claimant = Claimant { owner: Arc::clone(&self.owner), definition, lease: self.lease, attempts };
-        let call = match self.local.claim(id, claimant).await {
+        let call = match self.local.claim(id, self.claimant(definition)).await {
             Ok(call) => call,
             Err(GateError::Rejected(Rejection::AlreadyClaimed(_) | Rejection::WrongState(_))) => {
                 return Ok(Claimed::Not(self.get(id).await?));
             }
             Err(error) => return Err(error),
         };
+        self.permit(call).await
+    }
+
+    fn claimant(&self, definition: Option<DefinitionDigest>) -> Claimant {
+        let attempts = self.local.limits.attempts;
+        Claimant { owner: Arc::clone(&self.owner), definition, lease: self.lease, attempts }
+    }
+
+    /// SECURITY: a call that was submitted before may be in other hands; only the submission that is new has its claim.
+    async fn permit_first(&self, submitted: Submitted) -> Result<Claimed, GateError> {
+        match submitted.replayed {
+            true => Ok(Claimed::Not(submitted.call)),
+            false => self.permit(submitted.call).await,
+        }
+    }
+
+    /// The permit of a call that was just claimed; none where the claim did not come about.
+    async fn permit(&self, call: Arc<Call>) -> Result<Claimed, GateError> {
         if call.state != CallState::Executing {
             return Ok(Claimed::Not(call));
         }

@@ -1,7 +1,7 @@
 //! B1 to B13: what every gate does.
 
 use countersign::refusal::Wording;
-use countersign::{Answer, CallState, Definition, Gate, Limits, Policy, Proposal, RefusalKind, ToolId, Who};
+use countersign::{Answer, CallState, Claimed, Definition, Gate, Limits, Policy, Proposal, RefusalKind, ToolId, Who};
 
 use super::desk::{Desk, kind, policy};
 
@@ -44,6 +44,29 @@ async fn allowed_and_unknown_calls_ask_nobody() {
     let unknown = desk.gate.refuse_unknown(Proposal::new("deplyo", "{}").session("s1")).await.unwrap();
     assert_eq!((unknown.state, kind(&unknown)), (CallState::Denied, Some(RefusalKind::UnknownTool)));
     assert_eq!(desk.count("hold.opened").await, 0);
+}
+
+/// CONTRACT 4: an allowed call is claimed in the transaction that submits it; nobody else's, and nothing that waits, is.
+#[tokio::test(start_paused = true)]
+async fn only_a_new_allowed_call_is_claimed_with_its_submission() {
+    let desk = Desk::under("{ otherwise: allow, rules: [{ id: prod, ask: deploy, when: arguments.to == 'prod' }] }");
+    let keyed = |arguments: &str| {
+        let mut proposal = Desk::proposal(arguments);
+        proposal.key = Some(arguments.into());
+        proposal
+    };
+    let first = desk.gate.submit_and_claim(&*desk.tool, keyed(r#"{"to":"dev"}"#)).await.unwrap();
+    let Claimed::Permit(permit) = first else { panic!("{first:?}") };
+    assert_eq!(desk.events().await, ["call.submitted", "call.allowed", "call.claimed"]);
+    let again = desk.gate.submit_and_claim(&*desk.tool, keyed(r#"{"to":"dev"}"#)).await.unwrap();
+    let Claimed::Not(same) = again else { panic!("a second permit for one call") };
+    assert_eq!((same.id, same.state), (permit.call().id, CallState::Executing));
+    let asked = desk.gate.submit_and_claim(&*desk.tool, keyed(r#"{"to":"prod"}"#)).await.unwrap();
+    assert!(matches!(&asked, Claimed::Not(call) if call.state == CallState::Pending), "{asked:?}");
+    desk.gate.halt(None, "ann", None).await.unwrap();
+    let halted = desk.gate.submit_and_claim(&*desk.tool, keyed(r#"{"to":"test"}"#)).await.unwrap();
+    assert!(matches!(&halted, Claimed::Not(call) if call.state == CallState::Allowed), "{halted:?}");
+    assert!(desk.ran().is_empty());
 }
 
 /// B4: a hold carries everything an approver needs.
