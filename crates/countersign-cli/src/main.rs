@@ -10,6 +10,7 @@ mod desk;
 mod diagnostics;
 mod fault;
 mod home;
+mod inbox;
 mod key;
 mod offer;
 mod out;

@@ -9,6 +9,7 @@ mod doubts;
 mod grants;
 mod halt;
 mod holds;
+mod inbox;
 mod policy;
 mod resume;
 mod run;
@@ -19,6 +20,7 @@ mod trust;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use approve::find;
 pub(crate) use audit::print as print_events;
 pub(crate) use holds::open_holds;
 pub(crate) use run::Args as RunArgs;
@@ -51,6 +53,7 @@ enum Command {
     Demo(demo::Args),
     Run(run::Args),
     Serve(serve::Args),
+    Inbox(inbox::Args),
     Holds(holds::Args),
     Approve(approve::Args),
     Deny(deny::Args),
@@ -83,6 +86,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Fault> {
         Command::Run(args) => run::run(args, form).await,
         Command::Serve(args) => serve::run(args, form).await,
         Command::Token(args) => token::run(args, form).await,
+        Command::Inbox(args) => inbox::run(args, form).await,
         Command::Holds(args) => holds::run(args, form).await,
         Command::Approve(args) => approve::run(args, form).await,
         Command::Deny(args) => deny::run(args, form).await,

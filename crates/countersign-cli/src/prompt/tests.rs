@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use countersign::grant::{Remember, RememberScope};
+use countersign::grant::{Remember, RememberCovers, RememberScope};
 use countersign::show::{Line, LineKind, View};
 use countersign::{Answer, Json};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -23,7 +23,7 @@ fn question(lines: usize) -> Question {
         text: format!("{index}"),
     };
     let view = View { title: "delete_file".into(), lines: (0..lines).map(line).collect(), warnings: Vec::new() };
-    let offer = |scope| Offer { scope, lines: vec!["allow delete_file".into()] };
+    let offer = |scope| Offer { scope, covers: RememberCovers::Exact, lines: vec!["allow delete_file".into()] };
     Question {
         view,
         arguments: Json::of(&serde_json::json!({"path": "a"})).unwrap(),

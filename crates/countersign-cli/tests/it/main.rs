@@ -7,11 +7,17 @@ mod demo;
 #[cfg(unix)]
 mod demo_inbox;
 mod faults;
+#[cfg(unix)]
+mod inbox;
 mod operate;
 mod policy;
+#[cfg(unix)]
+mod remote;
 mod run;
 #[cfg(unix)]
 mod run_terminal;
+#[cfg(unix)]
+mod screen;
 #[cfg(unix)]
 mod serve;
 #[cfg(unix)]
