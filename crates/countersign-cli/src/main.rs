@@ -8,6 +8,7 @@ mod commands;
 mod demo;
 mod desk;
 mod diagnostics;
+mod doctor;
 mod fault;
 mod home;
 mod inbox;

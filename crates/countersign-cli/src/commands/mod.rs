@@ -5,6 +5,7 @@ mod audit;
 mod completions;
 mod demo;
 mod deny;
+mod doctor;
 mod doubts;
 mod grants;
 mod halt;
@@ -66,6 +67,7 @@ enum Command {
     Tools(tools::Args),
     Trust(trust::Args),
     Audit(audit::Args),
+    Doctor(doctor::Args),
     Completions(completions::Args),
 }
 
@@ -98,6 +100,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Fault> {
         Command::Tools(args) => tools::run(args, form),
         Command::Trust(args) => trust::run(args, form),
         Command::Audit(args) => audit::run(args, form).await,
+        Command::Doctor(args) => doctor::run(args, form).await,
         Command::Completions(args) => completions::run(args),
     }
 }

@@ -6,6 +6,8 @@ mod bed;
 mod demo;
 #[cfg(unix)]
 mod demo_inbox;
+#[cfg(unix)]
+mod doctor;
 mod faults;
 #[cfg(unix)]
 mod inbox;
