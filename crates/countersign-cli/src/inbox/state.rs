@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use countersign::digest::CallDigest;
-use countersign::show::{Line, LineKind, View};
+use countersign::show::{Line, LineKind, View, escape};
 use countersign::verdict::Memory;
 use countersign::{Answer, HoldId, Json};
 use countersign_api::wire;
@@ -251,11 +251,11 @@ fn view(title: String, detail: wire::HoldDetail) -> View {
     let whole = detail.warnings.iter().filter(|warning| warning.place.is_empty() && warning.code != "halted");
     let whole = whole.map(|warning| safe_piece(&warning.text).replace('\n', "\\n"));
     let facts = lines.iter().take_while(|line| line.kind == LineKind::Fact).count();
-    let warnings: Vec<Line> = halted
-        .into_iter()
-        .chain(whole)
-        .map(|text| Line { kind: LineKind::Warning, indent: 0, label: "warning".to_owned(), text })
-        .collect();
-    lines.splice(facts..facts, warnings);
+    let labelled = |kind, label: &str, text| Line { kind, indent: 0, label: label.to_owned(), text };
+    let reasons = detail.hold.decisions.iter().filter_map(|decision| decision.reason.as_deref());
+    let reasons = reasons.map(|reason| labelled(LineKind::Fact, "denied for", escape(reason)));
+    let warnings = halted.into_iter().chain(whole).map(|text| labelled(LineKind::Warning, "warning", text));
+    let more: Vec<Line> = reasons.chain(warnings).collect();
+    lines.splice(facts..facts, more);
     View { title, lines, warnings: Vec::new() }
 }

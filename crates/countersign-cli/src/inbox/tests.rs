@@ -74,6 +74,14 @@ fn decided(hold: &wire::Hold, state: &str) -> Box<wire::Decided> {
     Box::new(serde_json::from_str(&value.to_string()).unwrap())
 }
 
+/// What ann said in the browser.
+fn said_no(reason: &str) -> wire::Decision {
+    let value = json!({
+        "by": "ann", "kind": "person", "channel": "web", "answer": "deny", "reason": reason, "at": AT
+    });
+    serde_json::from_value(value).unwrap()
+}
+
 /// A person in front of the inbox.
 struct Person {
     state: State,
@@ -194,12 +202,7 @@ fn a_hold_that_closes_elsewhere_takes_the_keys_away() {
         assert_eq!(person.types("a"), [], "nothing is decided about what is gone");
         let mut closed = holds[0].clone();
         closed.state = serde_json::from_value(json!("denied")).unwrap();
-        closed.decisions = vec![
-            serde_json::from_value(json!({
-                "by": "ann", "kind": "person", "channel": "web", "answer": "deny", "reason": "no\u{1b}[2J", "at": AT
-            }))
-            .unwrap(),
-        ];
+        closed.decisions = vec![said_no("no\u{1b}[2J")];
         assert_eq!(person.gets(Message::Detail(id(1), Ok(Box::new(detail(&closed, 3))))), []);
         person.sees("was denied by ann via web: no\\u{1b}[2J");
         assert_eq!(person.wait(LATER).types("aaadqq"), [], "letters go nowhere");
@@ -385,11 +388,13 @@ fn the_list_can_be_filtered_and_the_past_be_read() {
     assert_eq!(person.gets(Message::History(Ok(vec![closed]))), [Effect::Load(id(9))]);
     person.sees("approved   old\\u{202e}");
     let mut old = hold(9, "old", json!({}));
-    old.state = serde_json::from_value(json!("approved")).unwrap();
+    old.state = serde_json::from_value(json!("denied")).unwrap();
+    old.decisions = vec![said_no("not\u{1b} now")];
     person.gets(Message::Detail(id(9), Ok(Box::new(detail(&old, 3)))));
     person.wait(LATER).press(KeyCode::Enter);
     assert_eq!(person.wait(LATER).types("aadr"), [], "what is closed is not decided again");
     person.sees_not("Deny");
+    person.sees("denied for  not\\u{1b} now");
     person.press(KeyCode::Esc);
     person.types("?");
     person.sees("approve: asks once more");
