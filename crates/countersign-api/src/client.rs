@@ -17,16 +17,22 @@ use std::fmt;
 use std::time::Duration;
 
 use countersign::{CallId, GrantId, HoldId};
-use reqwest::{Method, RequestBuilder, Url};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::wire::{self, Page, Problem};
 
+mod events;
+
+pub use events::{Events, Told};
+
 /// How long a server may take to answer, beyond the time it is asked to wait.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 /// How long it may take to be reached.
 const REACHED_WITHIN: Duration = Duration::from_secs(10);
+/// How long a stream may be silent. A server says every fifteen seconds that it is alive.
+const SILENT_FOR: Duration = Duration::from_secs(45);
 /// The most an answer may hold.
 const ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
@@ -55,6 +61,8 @@ pub enum ClientError {
 #[derive(Clone)]
 pub struct Client {
     http: reqwest::Client,
+    /// For streams: they may last, but not be silent.
+    streams: reqwest::Client,
     url: Url,
     token: String,
 }
@@ -83,12 +91,22 @@ impl Client {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             return Err(ClientError::NoProvider);
         }
-        let http = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(REACHED_WITHIN)
-            .build()
-            .map_err(|error| ClientError::Unreachable(error.to_string()))?;
-        Ok(Client { http, url: parsed, token: token.to_owned() })
+        let begin =
+            || reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(REACHED_WITHIN);
+        let failed = |error: reqwest::Error| ClientError::Unreachable(error.to_string());
+        let http = begin().build().map_err(failed)?;
+        let streams = begin().read_timeout(SILENT_FOR).build().map_err(failed)?;
+        Ok(Client { http, streams, url: parsed, token: token.to_owned() })
+    }
+
+    /// Whether the server answers. Needs no valid credential.
+    pub async fn health(&self) -> Result<wire::Health, ClientError> {
+        self.get("/healthz", &[]).await
+    }
+
+    /// Whether the server's store answers, too. Needs no valid credential.
+    pub async fn ready(&self) -> Result<wire::Health, ClientError> {
+        self.get("/readyz", &[]).await
     }
 
     /// Who the credential says you are.
@@ -213,24 +231,93 @@ impl Client {
         self.get("/v1/audit", query).await
     }
 
+    /// All of the record, or of one session in it, oldest first, handed on page by page.
+    pub async fn audit_pages<E: From<ClientError>>(
+        &self,
+        session: Option<&str>,
+        mut page: impl FnMut(Vec<wire::Event>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let query: Vec<(&str, &str)> = session.map(|session| ("session", session)).into_iter().collect();
+        self.pages("/v1/audit", &query, &mut page).await
+    }
+
+    /// All signed checkpoints, oldest first.
+    pub async fn checkpoints(&self) -> Result<Vec<wire::Event>, ClientError> {
+        self.all("/v1/audit/checkpoints", &[]).await
+    }
+
+    /// The keys that sign the record.
+    pub async fn keys(&self) -> Result<wire::Keys, ClientError> {
+        self.get("/v1/keys", &[]).await
+    }
+
+    /// How people and rules got along in the last hours.
+    pub async fn insights(&self, hours: u32) -> Result<wire::Insights, ClientError> {
+        self.get("/v1/insights", &[("hours", &hours.to_string())]).await
+    }
+
+    /// All tokens, without their secrets.
+    pub async fn tokens(&self) -> Result<Vec<wire::Token>, ClientError> {
+        self.all("/v1/tokens", &[]).await
+    }
+
+    /// Makes a token. Its secret is in the answer, this once.
+    pub async fn create_token(&self, token: &wire::NewToken) -> Result<wire::MadeToken, ClientError> {
+        self.post("/v1/tokens", token).await
+    }
+
+    /// Revokes a token.
+    pub async fn revoke_token(&self, id: &str) -> Result<wire::Token, ClientError> {
+        read(self.request(Method::DELETE, &format!("/v1/tokens/{id}"), &[])?.json(&serde_json::json!({}))).await
+    }
+
+    /// What happens from now on, or since a cursor. Without one it begins with the holds that wait.
+    ///
+    /// A server that goes away, or is silent for too long, ends the stream with an error.
+    pub async fn events(&self, after: Option<&str>) -> Result<Events, ClientError> {
+        let query: Vec<(&str, &str)> = after.map(|after| ("after", after)).into_iter().collect();
+        let request = self.streams.get(self.address("/v1/events", &query)?).bearer_auth(&self.token);
+        let response = request.send().await.map_err(lost)?;
+        if response.status().is_success() {
+            return Ok(Events::new(response));
+        }
+        Err(refusal(response.status(), &body(response).await?))
+    }
+
     /// All doubts.
     pub async fn doubts(&self) -> Result<Vec<wire::Call>, ClientError> {
         self.all("/v1/calls", &[("state", "in_doubt")]).await
     }
 
     async fn all<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> Result<Vec<T>, ClientError> {
-        let (mut items, mut next) = (Vec::new(), None::<String>);
+        let mut items = Vec::new();
+        let keep = |page: Vec<T>| -> Result<(), ClientError> {
+            items.extend(page);
+            Ok(())
+        };
+        self.pages(path, query, keep).await?;
+        Ok(items)
+    }
+
+    /// Reads a list to its end, page by page.
+    async fn pages<T: DeserializeOwned, E: From<ClientError>>(
+        &self,
+        path: &str,
+        query: &[(&str, &str)],
+        mut take: impl FnMut(Vec<T>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut next = None::<String>;
         loop {
             let after = next.as_deref().map(|next| ("after", next));
             let query: Vec<(&str, &str)> = query.iter().copied().chain([("limit", "1000")]).chain(after).collect();
             let page: Page<T> = self.get(path, &query).await?;
-            items.extend(page.items);
+            take(page.items)?;
             match page.next {
                 Some(cursor) if next.as_ref() == Some(&cursor) => {
-                    return Err(ClientError::Strange("a list without end".into()));
+                    return Err(ClientError::Strange("a list without end".into()).into());
                 }
                 Some(cursor) => next = Some(cursor),
-                None => return Ok(items),
+                None => return Ok(()),
             }
         }
     }
@@ -244,19 +331,31 @@ impl Client {
     }
 
     fn request(&self, method: Method, path: &str, query: &[(&str, &str)]) -> Result<RequestBuilder, ClientError> {
+        let url = self.address(path, query)?;
+        Ok(self.http.request(method, url).bearer_auth(&self.token).timeout(ANSWERS_WITHIN))
+    }
+
+    fn address(&self, path: &str, query: &[(&str, &str)]) -> Result<Url, ClientError> {
         let mut url =
             self.url.join(path).map_err(|_| ClientError::Address(self.url.to_string(), "it takes no paths"))?;
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        Ok(self.http.request(method, url).bearer_auth(&self.token).timeout(ANSWERS_WITHIN))
+        Ok(url)
     }
 }
 
 async fn read<T: DeserializeOwned>(request: RequestBuilder) -> Result<T, ClientError> {
-    let lost = |error: reqwest::Error| ClientError::Unreachable(error.without_url().to_string());
-    let mut response = request.send().await.map_err(lost)?;
+    let response = request.send().await.map_err(lost)?;
     let status = response.status();
+    let bytes = body(response).await?;
+    match status.is_success() {
+        true => serde_json::from_slice(&bytes).map_err(|error| ClientError::Strange(error.to_string())),
+        false => Err(refusal(status, &bytes)),
+    }
+}
+
+async fn body(mut response: Response) -> Result<Vec<u8>, ClientError> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(lost)? {
         bytes.extend_from_slice(&chunk);
@@ -264,13 +363,18 @@ async fn read<T: DeserializeOwned>(request: RequestBuilder) -> Result<T, ClientE
             return Err(ClientError::Strange(format!("more than {ANSWER_BYTES} bytes")));
         }
     }
-    if status.is_success() {
-        return serde_json::from_slice(&bytes).map_err(|error| ClientError::Strange(error.to_string()));
+    Ok(bytes)
+}
+
+fn refusal(status: StatusCode, bytes: &[u8]) -> ClientError {
+    match serde_json::from_slice::<Problem>(bytes) {
+        Ok(problem) => ClientError::Refused(Box::new(problem)),
+        Err(_) => ClientError::Strange(format!("status {status}")),
     }
-    match serde_json::from_slice::<Problem>(&bytes) {
-        Ok(problem) => Err(ClientError::Refused(Box::new(problem))),
-        Err(_) => Err(ClientError::Strange(format!("status {status}"))),
-    }
+}
+
+fn lost(error: reqwest::Error) -> ClientError {
+    ClientError::Unreachable(error.without_url().to_string())
 }
 
 #[cfg(test)]

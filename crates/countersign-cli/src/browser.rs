@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -24,6 +24,13 @@ const OPENER: &str = "xdg-open";
 pub(crate) fn has_screen() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value: OsString| !value.is_empty());
     cfg!(target_os = "macos") || is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")
+}
+
+/// The program that opens links, where there is one.
+pub(crate) fn opener() -> Option<PathBuf> {
+    let folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
+    // An absolute path is itself, whatever folder it is joined to.
+    folders.iter().map(|folder| folder.join(OPENER)).find(|path| path.is_file())
 }
 
 /// Opens a link by way of a page in a private folder. The page is deleted soon after, and when we end.

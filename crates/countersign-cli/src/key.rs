@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::home::{create_private, read_private};
 
 /// The file's name in a data folder.
-const NAME: &str = "signing.key";
+pub(crate) const NAME: &str = "signing.key";
 
 /// Reads the key of a data folder, or makes one.
 pub(crate) fn load(folder: &Path) -> Result<Arc<Signer>, Fault> {

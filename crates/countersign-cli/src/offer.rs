@@ -1,10 +1,10 @@
 //! What a person may have remembered, shown before it is made: as a rule, with what it covers.
 
-use countersign::gate::{Counted, Example, GrantPreview};
 use countersign::grant::{GrantError, Remember, RememberCovers, RememberScope};
 use countersign::show::escape;
 use countersign::transition::Rejection;
 use countersign::{Gate, GateError, Hold, Json};
+use countersign_api::wire;
 
 use crate::fault::Fault;
 use crate::prompt::Offer;
@@ -39,17 +39,18 @@ pub(crate) async fn preview(
         None => gate.preview_grant(open.id, remember).await,
     };
     match preview {
-        Ok(preview) => Ok(Ok(lines(&preview))),
+        Ok(preview) => Ok(Ok(lines(&preview.into()))),
         Err(GateError::Rejected(Rejection::Grant(error))) => Ok(Err(error)),
         Err(error) => Err(error.into()),
     }
 }
 
-fn lines(preview: &GrantPreview) -> Vec<String> {
-    let covered = match (preview.past_calls, preview.counted) {
-        (0, Counted::All) => "no call so far".to_owned(),
-        (count, Counted::All) => format!("{count} of the calls so far"),
-        (count, Counted::Stopped) => format!("{count} or more of the calls so far"),
+/// How a grant would read and what it covers. Safe to print.
+pub(crate) fn lines(preview: &wire::GrantPreview) -> Vec<String> {
+    let covered = match (preview.past_calls, preview.counted_all) {
+        (0, true) => "no call so far".to_owned(),
+        (count, true) => format!("{count} of the calls so far"),
+        (count, false) => format!("{count} or more of the calls so far"),
     };
     let mut lines = vec![escape(&preview.rule)];
     lines.extend(preview.examples.iter().map(|example| format!("  such as {}", one_line(example))));
@@ -57,7 +58,8 @@ fn lines(preview: &GrantPreview) -> Vec<String> {
     lines
 }
 
-fn one_line(example: &Example) -> String {
+fn one_line(example: &wire::GrantExample) -> String {
     let arguments = crate::prompt::on_one_line(example.arguments.as_str());
-    crate::out::fit(&format!("{} {arguments}", escape(&example.tool.to_string())), EXAMPLE_COLUMNS)
+    let server = example.server.as_deref().map(|server| format!("{server}/")).unwrap_or_default();
+    crate::out::fit(&format!("{} {arguments}", escape(&format!("{server}{}", example.tool))), EXAMPLE_COLUMNS)
 }

@@ -35,7 +35,7 @@ pub(crate) struct Reach {
     pub(crate) place: Place,
     /// Ask the server at this address instead of a store; its token is read from COUNTERSIGN_TOKEN
     #[arg(long, value_name = "URL", conflicts_with_all = ["store", "config"])]
-    url: Option<String>,
+    pub(crate) url: Option<String>,
 }
 
 impl Reach {

@@ -78,6 +78,16 @@ pub enum ConnectError {
     Postgres(#[from] postgres::ConnectError),
 }
 
+/// The schema of every store at such an address that is open: the newest that this version knows. None where there is
+/// no schema.
+pub fn schema(url: &str) -> Option<usize> {
+    match url.split_once(':') {
+        Some(("sqlite", _)) => Some(sqlite::SCHEMA),
+        Some(("postgres" | "postgresql", _)) => Some(postgres::SCHEMA),
+        _ => None,
+    }
+}
+
 /// Opens the store at an address: `memory:`, `sqlite:PATH` or `postgres://…`.
 pub async fn connect(url: &str) -> Result<Arc<dyn Store>, ConnectError> {
     if url == "memory:" {

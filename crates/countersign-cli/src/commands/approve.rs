@@ -9,17 +9,20 @@ use countersign::grant::{Remember, RememberCovers, RememberScope};
 use countersign::json::Bounds;
 use countersign::show::View;
 use countersign::{Answer, Hold, HoldId, Json, Limits};
-use countersign_api::wire::{self, NewDecision};
+use countersign_api::wire;
 
 use crate::commands::Form;
 use crate::desk::{Care, Desk};
 use crate::fault::Fault;
+use crate::inbox::on_the_wire;
 use crate::offer;
 use crate::out;
 use crate::person::person;
 use crate::prompt::{self, Asked, Choice, Question, on_one_line};
 use crate::settings::Reach;
 use crate::signals::Signals;
+
+mod remote;
 
 /// Let a call that waits run, after you have seen it
 ///
@@ -83,8 +86,14 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     }
     let wanted = wanted(&args)?;
     if let Some(client) = args.reach.client()? {
-        let decided = client.decide(args.id, &remote(&args, wanted)?).await?;
-        return report(&decided, form);
+        let decision = match args.digest {
+            Some(digest) => Some(on_the_wire(digest, wanted)),
+            None => remote::ask(&client, args.id, wanted).await?,
+        };
+        return match decision {
+            Some(decision) => report(&client.decide(args.id, &decision).await?, form),
+            None => leave(),
+        };
     }
     let desk = Desk::open(&args.reach.place, Care::Full).await?;
     let open = find(&desk, args.id).await?;
@@ -100,10 +109,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
         }
         None => match ask(&desk, &open, wanted, rule).await? {
             Some(answer) => (answer, open.digest),
-            None => {
-                out::say("Nothing was decided; the call goes on waiting.");
-                return Ok(());
-            }
+            None => return leave(),
         },
     };
     let mut decision = open.decision(person(), "cli", answer);
@@ -113,24 +119,13 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     report_local(&decided, args.id, form)
 }
 
-/// The decision as a server takes it.
-fn remote(args: &Args, wanted: Answer) -> Result<NewDecision, Fault> {
-    let digest = args.digest.ok_or_else(|| {
-        Fault::usage("with --url, --digest says what you have seen")
-            .next("`countersign holds --url … --json` has the digest; pass the one you have looked at")
-    })?;
-    let mut decision = NewDecision::approve(digest);
-    if let Answer::Approve { arguments, payload, remember } = wanted {
-        decision.arguments = arguments;
-        decision.payload = payload;
-        decision.remember = remember.map(|asked| wire::Remember {
-            scope: asked.scope,
-            covers: asked.covers,
-            expires_after: None,
-            uses: None,
-        });
-    }
-    Ok(decision)
+fn leave() -> Result<(), Fault> {
+    out::say("Nothing was decided; the call goes on waiting.");
+    Ok(())
+}
+
+fn closed_meanwhile() -> Fault {
+    Fault::refused("the hold closed meanwhile: it expired, or somebody else decided")
 }
 
 /// What the options ask for.
@@ -173,7 +168,7 @@ async fn ask(desk: &Desk, open: &Hold, wanted: Answer, rule: Vec<String>) -> Res
         Asked::Answer(answer) if answer == Answer::approve() => Ok(Some(wanted)),
         Asked::Answer(answer) => Ok(Some(answer)),
         Asked::Left | Asked::Joined | Asked::Stop => Ok(None),
-        Asked::Closed => Err(Fault::refused("the hold closed meanwhile: it expired, or somebody else decided")),
+        Asked::Closed => Err(closed_meanwhile()),
     }
 }
 

@@ -6,19 +6,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Subcommand;
-use countersign::audit::{ExportOptions, Problem, Report, VerifyOptions, export, verify, verify_store};
+use countersign::audit::{
+    ExportError, ExportOptions, Problem, Report, VerifyOptions, export, export_log, verify, verify_log, verify_store,
+};
 use countersign::event::{Cursor, Event, EventName};
 use countersign::show::escape;
 use countersign::store::EventFilter;
 use countersign::{Store, limits};
-use countersign_api::client::Client;
 use serde_json::json;
 
 use crate::commands::Form;
 use crate::desk::{Care, Desk};
 use crate::fault::Fault;
 use crate::out::{self, Cell};
-use crate::settings::{Place, Reach};
+use crate::settings::Reach;
+
+use remote::Remote;
+
+mod remote;
 
 /// Read the record, check it, export it
 ///
@@ -36,7 +41,8 @@ const EXAMPLES: &str = r#"Examples:
   countersign audit                                  # the log of the store
   countersign audit log --session s1
   countersign audit export > log.jsonl               # everything needed to check it elsewhere
-  countersign audit verify log.jsonl --key BASE64    # offline; without a file, the store itself"#;
+  countersign audit verify log.jsonl --key BASE64    # offline; without a file, the store itself
+  countersign audit export --url http://127.0.0.1:7117 > log.jsonl    # what a server keeps; wants an auditor's token"#;
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -63,18 +69,19 @@ struct ExportArgs {
     #[arg(long, value_name = "ID")]
     session: Option<String>,
     #[command(flatten)]
-    place: Place,
+    reach: Reach,
 }
 
 #[derive(Debug, clap::Args)]
 struct VerifyArgs {
-    /// An export; `-` is stdin; without it the store is checked
+    /// An export; `-` is stdin; without it the store or the server is checked
+    #[arg(conflicts_with = "url")]
     file: Option<PathBuf>,
     /// A public key that must have signed; several with several --key
     #[arg(long, value_name = "KEY")]
     key: Vec<String>,
     #[command(flatten)]
-    place: Place,
+    reach: Reach,
 }
 
 /// Reads, checks or exports.
@@ -90,7 +97,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
 async fn log(args: LogArgs, form: Form) -> Result<(), Fault> {
     let session = args.session.as_deref();
     let events = match args.reach.client()? {
-        Some(client) => remote_events(&client, session).await?,
+        Some(client) => remote::events(&client, session).await?,
         None => events(Desk::open(&args.reach.place, Care::Rescue).await?.store(), session).await?,
     };
     if form == Form::Json {
@@ -118,24 +125,6 @@ pub(crate) async fn events(store: &Arc<dyn Store>, session: Option<&str>) -> Res
             return Ok(events);
         }
         events.extend(page);
-    }
-}
-
-/// All events that a server tells of, oldest first.
-async fn remote_events(client: &Client, session: Option<&str>) -> Result<Vec<Event>, Fault> {
-    let (mut events, mut next) = (Vec::new(), None::<String>);
-    loop {
-        let session = session.map(|session| ("session", session));
-        let after = next.as_deref().map(|next| ("after", next));
-        let query: Vec<(&str, &str)> = [("limit", "1000")].into_iter().chain(session).chain(after).collect();
-        let page = client.audit(&query).await?;
-        for event in &page.items {
-            events.push(event.to_event().map_err(Fault::failed)?);
-        }
-        match page.next {
-            Some(cursor) => next = Some(cursor),
-            None => return Ok(events),
-        }
     }
 }
 
@@ -202,6 +191,11 @@ fn detail(event: &Event) -> String {
 
 async fn check(args: VerifyArgs, form: Form) -> Result<(), Fault> {
     let options = VerifyOptions { pinned: args.key.clone() };
+    if let Some(client) = args.reach.client()? {
+        let log = Remote::new(client);
+        let checked = verify_log(&log, &options).await;
+        return judged(log.unless_lost(checked)?, None, form);
+    }
     let checked = match &args.file {
         Some(path) if path == Path::new("-") => verify(BufReader::new(io::stdin().lock()), &options),
         Some(path) => {
@@ -210,13 +204,17 @@ async fn check(args: VerifyArgs, form: Form) -> Result<(), Fault> {
             verify(BufReader::new(file), &options)
         }
         None => {
-            let desk = Desk::open(&args.place, Care::Rescue).await?;
+            let desk = Desk::open(&args.reach.place, Care::Rescue).await?;
             verify_store(&**desk.store(), &options).await
         }
     };
+    judged(checked, args.file.as_deref(), form)
+}
+
+fn judged(checked: Result<Report, Problem>, file: Option<&Path>, form: Form) -> Result<(), Fault> {
     match checked {
         Ok(report) => tell(&report, form),
-        Err(problem) => Err(refuted(&problem, args.file.as_deref(), form)?),
+        Err(problem) => Err(refuted(&problem, file, form)?),
     }
 }
 
@@ -276,12 +274,21 @@ fn refuted(problem: &Problem, file: Option<&Path>, form: Form) -> Result<Fault, 
 }
 
 async fn write(args: ExportArgs) -> Result<(), Fault> {
-    let desk = Desk::open(&args.place, Care::Full).await?;
     let options = ExportOptions { session: args.session.as_deref().map(Arc::from) };
     let mut stdout = io::BufWriter::new(io::stdout());
-    let exported = export(&**desk.store(), desk.signer.as_ref(), &options, &mut stdout).await;
+    let exported = match args.reach.client()? {
+        Some(client) => {
+            let log = Remote::new(client);
+            let exported = export_log(&log, &options, &mut stdout).await;
+            log.unless_lost(exported)?
+        }
+        None => {
+            let desk = Desk::open(&args.reach.place, Care::Full).await?;
+            export(&**desk.store(), desk.signer.as_ref(), &options, &mut stdout).await
+        }
+    };
     let exported = exported.map_err(|error| match error {
-        countersign::audit::ExportError::Write(error) => Fault::from(error).context("cannot write the export"),
+        ExportError::Write(error) => Fault::from(error).context("cannot write the export"),
         error => Fault::failed(error),
     })?;
     stdout.flush()?;

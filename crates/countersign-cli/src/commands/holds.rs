@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use countersign::store::CallFilter;
 use countersign::{Hold, HoldId, Store, limits};
 use countersign_api::wire::{self, timestamp};
 use jiff::Timestamp;
+use tokio::sync::mpsc::unbounded_channel;
 
 use crate::commands::Form;
 use crate::desk::{Care, Desk};
-use crate::fault::Fault;
+use crate::fault::{Exit, Fault};
+use crate::inbox::{Link, Listing, News, Source, follow};
 use crate::out::{self, Cell};
 use crate::settings::Reach;
 
@@ -32,7 +33,7 @@ pub(crate) struct Args {
 const EXAMPLES: &str = r#"Examples:
   countersign holds
   countersign holds --json | jq -r '.[].id'
-  countersign holds --watch                   # each hold as it opens and closes
+  countersign holds --watch                   # each hold as it opens and closes; also with --url
   countersign holds --store sqlite:agent.db
 
 Then decide: `countersign approve ID` or `countersign deny ID --reason "…"`."#;
@@ -41,14 +42,12 @@ Then decide: `countersign approve ID` or `countersign deny ID --reason "…"`."#
 pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     let session = args.session.as_deref();
     let (holds, now) = match args.reach.client()? {
-        Some(_) if args.watch => {
-            return Err(Fault::usage("--watch looks at a store").next("with a server, follow GET /v1/events"));
-        }
+        Some(client) if args.watch => return watch(Source::Server(client), session, form).await,
         Some(client) => (client.all_holds(session).await?, client.me().await?.now),
         None => {
             let desk = Desk::open(&args.reach.place, Care::Rescue).await?;
             if args.watch {
-                return watch(&desk, session, form).await;
+                return watch(Source::Local(Arc::new(desk)), session, form).await;
             }
             let holds = open_holds(desk.store(), session).await?;
             (holds.iter().map(wire::Hold::from).collect(), timestamp(desk.store().now().await?))
@@ -111,40 +110,77 @@ fn expiry(hold: &wire::Hold, now: Timestamp) -> String {
 }
 
 /// Prints each hold when it opens, and once more when it closes.
-async fn watch(desk: &Desk, session: Option<&str>, form: Form) -> Result<(), Fault> {
-    let mut known: BTreeMap<HoldId, Hold> = BTreeMap::new();
+async fn watch(source: Source, session: Option<&str>, form: Form) -> Result<(), Fault> {
+    // What cannot be reached at all is a failure, not something to wait for.
+    source.list().await?;
+    let (sender, mut news) = unbounded_channel();
+    let _follower = AbortOnDrop(tokio::spawn(follow(source.clone(), sender)));
     out::say("Watching. Ctrl-C ends it.");
-    loop {
-        let listener = desk.store().bell().listen_any();
-        let now = timestamp(desk.store().now().await?);
-        let open = open_holds(desk.store(), session).await?;
-        for hold in &open {
-            if known.insert(hold.id, hold.clone()).is_none() {
-                tell(hold, now, form)?;
+    let (mut known, mut link) = (BTreeMap::new(), Link::Live);
+    while let Some(told) = news.recv().await {
+        match told {
+            News::Listed(listing) => {
+                link = Link::Live;
+                tell_changes(&source, &mut known, listing, session, form).await?;
+            }
+            News::Lost(Link::Refused(words)) => return Err(Fault::refused(words)),
+            News::Lost(lost) => {
+                if let (Link::Live, Link::Lost(words)) = (&link, &lost) {
+                    out::warn(format_args!("{words}; trying again"));
+                }
+                link = lost;
             }
         }
-        let gone: Vec<Hold> = known.values().filter(|hold| !open.iter().any(|at| at.id == hold.id)).cloned().collect();
-        for hold in gone {
-            known.remove(&hold.id);
-            let call = desk.gate.get(hold.call.id).await?;
-            if let Some(closed) = Hold::of(&call, hold.id) {
-                tell(&closed, now, form)?;
-            }
-        }
-        // Expiry rings no bell by itself.
-        let _ = tokio::time::timeout(Duration::from_secs(1), listener).await;
-        desk.gate.sweep().await?;
+    }
+    Err(Fault::failed("nothing more is told"))
+}
+
+/// A task that ends with whoever started it.
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
-fn tell(hold: &Hold, now: Timestamp, form: Form) -> Result<(), Fault> {
-    let shown = wire::Hold::from(hold);
-    if form == Form::Json {
-        return Ok(out::json(&shown)?);
+async fn tell_changes(
+    source: &Source,
+    known: &mut BTreeMap<HoldId, wire::Hold>,
+    listing: Listing,
+    session: Option<&str>,
+    form: Form,
+) -> Result<(), Fault> {
+    let now = listing.now;
+    let wanted = |hold: &&wire::Hold| session.is_none() || hold.session.as_deref() == session;
+    let open: BTreeMap<HoldId, &wire::Hold> = listing.holds.iter().filter(wanted).map(|hold| (hold.id, hold)).collect();
+    for hold in listing.holds.iter().filter(wanted) {
+        if known.insert(hold.id, hold.clone()).is_none() {
+            tell(hold, now, form)?;
+        }
     }
-    let mut cells = vec![Cell::styled(out::WAIT, hold.state.as_str())];
-    cells.extend(row(&shown, now));
-    if !hold.is_pending() {
+    let gone: Vec<wire::Hold> = known.values().filter(|hold| !open.contains_key(&hold.id)).cloned().collect();
+    for hold in gone {
+        let closed = match source.detail(hold.id).await {
+            Ok(detail) => detail.hold,
+            // Told once it can be read again.
+            Err(fault) if fault.exit == Exit::Unreachable => return Ok(()),
+            Err(fault) => return Err(fault),
+        };
+        known.remove(&hold.id);
+        tell(&wire::Hold { title: hold.title, ..closed }, now, form)?;
+    }
+    Ok(())
+}
+
+fn tell(hold: &wire::Hold, now: Timestamp, form: Form) -> Result<(), Fault> {
+    if form == Form::Json {
+        return Ok(out::json(hold)?);
+    }
+    let state = hold.state.as_str();
+    let mut cells = vec![Cell::styled(out::WAIT, state)];
+    cells.extend(row(hold, now));
+    if state != "pending" {
         cells.remove(2);
     }
     let head = vec![""; cells.len()];

@@ -5,10 +5,12 @@ mod audit;
 mod completions;
 mod demo;
 mod deny;
+mod doctor;
 mod doubts;
 mod grants;
 mod halt;
 mod holds;
+mod inbox;
 mod keep_status;
 mod policy;
 mod resume;
@@ -22,6 +24,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use approve::find;
 pub(crate) use audit::print as print_events;
 pub(crate) use holds::open_holds;
 pub(crate) use keep_status::NAME as KEEP_STATUS;
@@ -55,6 +58,7 @@ enum Command {
     Demo(demo::Args),
     Run(run::Args),
     Serve(serve::Args),
+    Inbox(inbox::Args),
     Holds(holds::Args),
     Approve(approve::Args),
     Deny(deny::Args),
@@ -67,6 +71,7 @@ enum Command {
     Tools(tools::Args),
     Trust(trust::Args),
     Audit(audit::Args),
+    Doctor(doctor::Args),
     Completions(completions::Args),
     #[command(name = keep_status::NAME, hide = true)]
     KeepStatus(keep_status::Args),
@@ -97,6 +102,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Fault> {
         Command::Run(args) => run::run(args, form).await,
         Command::Serve(args) => serve::run(args, form).await,
         Command::Token(args) => token::run(args, form).await,
+        Command::Inbox(args) => inbox::run(args, form).await,
         Command::Holds(args) => holds::run(args, form).await,
         Command::Approve(args) => approve::run(args, form).await,
         Command::Deny(args) => deny::run(args, form).await,
@@ -108,6 +114,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Fault> {
         Command::Tools(args) => tools::run(args, form),
         Command::Trust(args) => trust::run(args, form),
         Command::Audit(args) => audit::run(args, form).await,
+        Command::Doctor(args) => doctor::run(args, form).await,
         Command::Completions(args) => completions::run(args),
         // Done before: see `run_kept`.
         Command::KeepStatus(_) => Ok(()),

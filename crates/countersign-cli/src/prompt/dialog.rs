@@ -49,6 +49,8 @@ pub(crate) enum Step {
     Done(Answer),
     /// The person decides nothing.
     Left,
+    /// The person wants to see what may be remembered, and nobody has looked yet.
+    Offers,
     /// The person wants everything to stop.
     Stop,
 }
@@ -141,13 +143,106 @@ impl Dialog {
         self.awake_at.checked_sub(now).filter(|left| !left.is_zero())
     }
 
+    /// Whether a choice cannot be taken yet: it lets something run, and not all was shown, or only just now.
+    pub(crate) fn asleep(&self, choice: Choice, now: Duration) -> bool {
+        choice.approves() && (!self.all_seen() || self.sleeps(now).is_some())
+    }
+
+    /// Where the person is.
+    pub(crate) fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    /// Which of the choices has the focus.
+    pub(crate) fn focus(&self) -> usize {
+        self.focus
+    }
+
+    /// Why the last key did nothing; else what the choice in focus does; else nothing. Not yet escaped.
+    pub(crate) fn explanation(&self, now: Duration) -> String {
+        if let Some(notice) = &self.notice {
+            return notice.clone();
+        }
+        let Some(choice) = self.bar().get(self.focus).copied() else { return String::new() };
+        let why = match (choice.approves(), self.all_seen(), self.sleeps(now)) {
+            (false, ..) | (true, true, None) => "",
+            (true, false, _) => " Asleep until all was shown: Space turns the page.",
+            (true, true, Some(_)) => " Asleep for a moment, so that no stray key approves.",
+        };
+        format!("{}{why}", choice.about())
+    }
+
+    /// Says why something did not work.
+    pub(crate) fn notify(&mut self, notice: String) {
+        self.notice = Some(notice);
+    }
+
+    /// The rows that [`Dialog::show`] put on the screen.
+    pub(crate) fn visible(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().skip(self.top).take(self.page)
+    }
+
+    /// Which rows are on the screen, out of how many: none where all of them are.
+    pub(crate) fn part(&self) -> Option<String> {
+        let (total, end) = (self.rows.len(), (self.top + self.page).min(self.rows.len()));
+        let more = if self.seen < total { "Space for more" } else { "that is all" };
+        (total > self.page).then(|| format!(" rows {}-{end} of {total}: {more} ", self.top + 1))
+    }
+
+    /// Puts a page of this many rows on the screen. What is on it counts as shown.
+    pub(crate) fn show(&mut self, height: usize) {
+        self.page = height.max(1);
+        self.top = self.top.min(self.rows.len().saturating_sub(1));
+        if self.top <= self.seen {
+            self.seen = self.seen.max((self.top + self.page).min(self.rows.len()));
+        }
+    }
+
+    /// Moves the page by a few rows. What is new on it must be looked at, too.
+    pub(crate) fn scroll(&mut self, down: isize, now: Duration) {
+        let last = self.rows.len().saturating_sub(self.page);
+        self.top = self.top.saturating_add_signed(down).min(last);
+        if !self.all_seen() {
+            self.disturbed(now);
+        }
+    }
+
+    /// Turns to the next page.
+    pub(crate) fn next_page(&mut self, now: Duration) {
+        self.turn(now);
+    }
+
+    /// Shows the rules that could be made.
+    pub(crate) fn offer(&mut self, offers: Vec<Offer>, now: Duration) {
+        let covers = offers.first().map_or(RememberCovers::Exact, |offer| offer.remember.covers.clone());
+        self.question.offers = offers;
+        self.enter(Stage::Remembering(covers), now);
+    }
+
+    /// Begins anew with the first choice in focus. What was shown stays shown.
+    pub(crate) fn restart(&mut self, now: Duration) {
+        match self.stage {
+            Stage::Choosing => (self.focus, self.notice) = (0, None),
+            _ => self.enter(Stage::Choosing, now),
+        }
+        self.disturbed(now);
+    }
+
+    /// Takes another picture of the same question: somebody else said something, or the policy changed. It is read again.
+    pub(crate) fn renew(&mut self, question: Question, now: Duration) {
+        self.question = question;
+        if matches!(self.stage, Stage::Choosing) {
+            self.enter(Stage::Choosing, now);
+        }
+    }
+
     /// Notes that the screen was drawn anew: the size changed, or the window came back.
     pub(crate) fn disturbed(&mut self, now: Duration) {
         self.awake_at = now + SLEEP;
     }
 
     /// Lays the present stage out for a width. Another width is another picture, to be read again.
-    pub(super) fn lay_out(&mut self, width: usize) {
+    pub(crate) fn lay_out(&mut self, width: usize) {
         if self.width != width {
             self.width = width;
             self.rows = body::rows(self);
@@ -156,7 +251,7 @@ impl Dialog {
     }
 
     /// Forgets what was laid out and shown: the window became too small for it.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.width = 0;
     }
 
@@ -264,6 +359,7 @@ impl Dialog {
             Choice::Deny => self.go(Stage::Denying(Input::line()), now),
             Choice::Respond => self.go(Stage::Responding(Input::line()), now),
             Choice::Edit => self.go(Stage::Editing(Input::lines(&pretty(&self.question.arguments))), now),
+            Choice::Remember if self.question.offers.is_empty() => Step::Offers,
             Choice::Remember => self.go(Stage::Remembering(RememberCovers::Exact), now),
             Choice::Widen => self.go(Stage::Remembering(RememberCovers::Tool), now),
             Choice::Back => self.go(Stage::Choosing, now),
@@ -275,7 +371,10 @@ impl Dialog {
             },
             Choice::RememberIn(scope) => {
                 let Stage::Remembering(covers) = &self.stage else { return Step::Stay };
-                let remember = Remember { scope, covers: covers.clone(), ..Remember::session() };
+                let Some(offer) = self.offers(covers).find(|offer| offer.remember.scope == scope) else {
+                    return Step::Stay;
+                };
+                let remember = offer.remember.clone();
                 Step::Done(Answer::Approve { arguments: None, payload: None, remember: Some(remember) })
             }
         }

@@ -70,27 +70,16 @@ impl Frame {
     }
 
     fn reading(&mut self, dialog: &mut Dialog, room: usize) {
-        let total = dialog.rows.len();
         // A short text needs no page of its own height.
-        let height = room.min(total.max(3));
-        dialog.page = height;
-        dialog.top = dialog.top.min(total.saturating_sub(1));
-        let end = (dialog.top + height).min(total);
-        if dialog.top <= dialog.seen {
-            dialog.seen = dialog.seen.max(end);
-        }
-        for row in dialog.rows.iter().skip(dialog.top).take(height) {
+        let height = room.min(dialog.rows.len().max(3));
+        dialog.show(height);
+        for row in dialog.visible() {
             self.row(look(row.look), &row.text);
         }
-        for _ in end..dialog.top + height {
+        for _ in dialog.visible().count()..height {
             self.row(Style::new(), "");
         }
-        let pages = match (total > height, dialog.seen < total) {
-            (false, _) => String::new(),
-            (true, true) => format!(" rows {}-{end} of {total}: Space for more ", dialog.top + 1),
-            (true, false) => format!(" rows {}-{end} of {total}: that is all ", dialog.top + 1),
-        };
-        self.rule(&pages);
+        self.rule(&dialog.part().unwrap_or_default());
     }
 
     fn writing(&mut self, heading: &str, input: &Input, room: usize) {
@@ -113,7 +102,7 @@ impl Frame {
         let mut plain = String::new();
         let mut painted = String::new();
         for (index, choice) in choices.iter().enumerate() {
-            let asleep = choice.approves() && (!dialog.all_seen() || dialog.sleeps(now).is_some());
+            let asleep = dialog.asleep(*choice, now);
             let name = match asleep {
                 true => format!("{} ({})", choice.letter(), choice.label()),
                 false => format!("{} {}", choice.letter(), choice.label()),
@@ -132,24 +121,11 @@ impl Frame {
             true => self.painted_row(&painted, plain.width()),
             false => self.row(Style::new(), &fit(&plain, self.width)),
         }
-        self.explanation(dialog, now);
+        let style = if dialog.notice.is_some() { WAIT } else { Style::new() };
+        self.row(style, &fit(&countersign::show::escape(&dialog.explanation(now)), self.width));
         let keys = fit(keys(&dialog.stage), self.width);
         let rest = (self.width + 1).saturating_sub(keys.width());
         self.screen.rows.push(format!("└─{}{}┘", paint(DIM, &keys), "─".repeat(rest)));
-    }
-
-    /// Why the last key did nothing; else what the choice in focus does; else nothing.
-    fn explanation(&mut self, dialog: &Dialog, now: Duration) {
-        if let Some(notice) = &dialog.notice {
-            return self.row(WAIT, &fit(&countersign::show::escape(notice), self.width));
-        }
-        let Some(choice) = dialog.bar().get(dialog.focus).copied() else { return self.row(Style::new(), "") };
-        let why = match (choice.approves(), dialog.all_seen(), dialog.sleeps(now)) {
-            (false, ..) | (true, true, None) => "",
-            (true, false, _) => " Asleep until all was shown: Space turns the page.",
-            (true, true, Some(_)) => " Asleep for a moment, so that no stray key approves.",
-        };
-        self.row(Style::new(), &fit(&format!("{}{why}", choice.about()), self.width));
     }
 
     fn rule(&mut self, words: &str) {
@@ -195,7 +171,8 @@ fn keys(stage: &Stage) -> &'static str {
     }
 }
 
-fn countdown(left: Duration) -> String {
+/// The time that is left, as on a clock.
+pub(crate) fn countdown(left: Duration) -> String {
     let seconds = left.as_secs();
     match seconds / 3600 {
         0 => format!("{}:{:02} left", seconds / 60, seconds % 60),

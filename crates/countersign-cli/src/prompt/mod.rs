@@ -12,11 +12,14 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use body::Look;
 pub(crate) use choice::Choice;
-pub(crate) use dialog::{Offer, Question};
+pub(crate) use dialog::{Dialog, Offer, Question, Stage, Step};
+pub(crate) use draw::countdown;
+pub(crate) use input::Input;
 pub(crate) use pick::{Item, Picked, pick};
 pub(crate) use pretty::on_one_line;
-pub(crate) use terminal::{Asked, ask, is_interactive};
+pub(crate) use terminal::{Asked, Guard, ask, flush, is_interactive, next_event};
 
 use std::future::Future;
 use std::time::{Duration, Instant};

@@ -94,7 +94,7 @@ pub(crate) async fn ask(
             Some(Ok(Event::FocusLost | Event::Mouse(_))) => Step::Stay,
         };
         match step {
-            Step::Stay => {}
+            Step::Stay | Step::Offers => {}
             Step::Done(answer) => break Asked::Answer(answer),
             Step::Left => break Asked::Left,
             Step::Stop => break Asked::Stop,
@@ -108,7 +108,7 @@ pub(crate) async fn ask(
 /// Crossterm's own stream waits on a thread that holds its reader. Dropped, it wakes that thread once, and whoever looks
 /// at the input next may take the wake-up: then the thread never ends, and the next question never begins. This waits
 /// for the input to be readable, and can be dropped at any moment.
-pub(super) async fn next_event() -> Option<io::Result<Event>> {
+pub(crate) async fn next_event() -> Option<io::Result<Event>> {
     loop {
         let stdin = io::stdin();
         // Asked of a terminal that is gone, crossterm reads for ever.
@@ -139,7 +139,7 @@ pub(super) fn size() -> (usize, usize) {
 }
 
 /// Throws away keys pressed before there was a question: those the system holds, and those already read.
-pub(super) fn flush() -> io::Result<()> {
+pub(crate) fn flush() -> io::Result<()> {
     #[cfg(unix)]
     rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush)?;
     while event::poll(Duration::ZERO)? {
@@ -149,14 +149,14 @@ pub(super) fn flush() -> io::Result<()> {
 }
 
 /// The terminal in our hands. Dropped, it is as it was.
-pub(super) struct Guard {
+pub(crate) struct Guard {
     colour: bool,
     /// What is on the screen, as far as we know.
     pub(super) drawn: Option<Screen>,
 }
 
 impl Guard {
-    pub(super) fn take() -> io::Result<Guard> {
+    pub(crate) fn take() -> io::Result<Guard> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             let usual = panic::take_hook();
@@ -170,6 +170,11 @@ impl Guard {
         let guard = Guard { colour, drawn: None };
         execute!(io::stderr(), EnterAlternateScreen, EnableBracketedPaste, EnableFocusChange, Hide)?;
         Ok(guard)
+    }
+
+    /// Whether the person wants colour.
+    pub(crate) fn has_colour(&self) -> bool {
+        self.colour
     }
 
     pub(super) fn show(&mut self, screen: Screen) -> io::Result<()> {

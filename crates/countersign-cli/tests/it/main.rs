@@ -6,12 +6,20 @@ mod bed;
 mod demo;
 #[cfg(unix)]
 mod demo_inbox;
+#[cfg(unix)]
+mod doctor;
 mod faults;
+#[cfg(unix)]
+mod inbox;
 mod operate;
 mod policy;
+#[cfg(unix)]
+mod remote;
 mod run;
 #[cfg(unix)]
 mod run_terminal;
+#[cfg(unix)]
+mod screen;
 #[cfg(unix)]
 mod serve;
 #[cfg(unix)]

@@ -9,22 +9,32 @@ use serde_json::{Value, json};
 use crate::bed::{Bed, Ran};
 use crate::terminal::{CONTROL_C, Terminal};
 
+const POLICY: &str = "policy: { rules: [{ id: writes, ask: 'write_*' }, { id: reads, allow: 'read_*' }] }";
+
 /// A server that runs until it is dropped.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
-    url: String,
+    pub(crate) url: String,
     sign_in: String,
 }
 
 impl Serving {
-    fn start(bed: &Bed) -> Serving {
-        let policy = "policy: { rules: [{ id: writes, ask: 'write_*' }, { id: reads, allow: 'read_*' }] }";
-        Serving::under(bed, policy, &bed.url())
+    pub(crate) fn start(bed: &Bed) -> Serving {
+        Serving::under(bed, POLICY, &bed.url())
+    }
+
+    /// The same server again, where it was before.
+    pub(crate) fn at(bed: &Bed, url: &str) -> Serving {
+        Serving::listening(bed, POLICY, &bed.url(), url.strip_prefix("http://").unwrap())
     }
 
     fn under(bed: &Bed, policy: &str, store: &str) -> Serving {
+        Serving::listening(bed, policy, store, "127.0.0.1:0")
+    }
+
+    fn listening(bed: &Bed, policy: &str, store: &str, address: &str) -> Serving {
         let policy = bed.write("policy.yml", policy);
-        let args = ["serve", "--json", "--listen", "127.0.0.1:0", "--config", policy.to_str().unwrap(), "--store"];
+        let args = ["serve", "--json", "--listen", address, "--config", policy.to_str().unwrap(), "--store"];
         let mut command = bed.command(args);
         let mut child = command.arg(store).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -34,7 +44,7 @@ impl Serving {
         Serving { url: text("url"), sign_in: text("sign_in"), child }
     }
 
-    fn end(mut self) -> i32 {
+    pub(crate) fn end(mut self) -> i32 {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), rustix::process::Signal::TERM)
             .unwrap();
         self.child.wait().unwrap().code().unwrap_or(-1)
@@ -42,6 +52,12 @@ impl Serving {
 }
 
 impl Serving {
+    /// Ends it as a crash would.
+    pub(crate) fn stop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// Ends it; what it said on standard error.
     fn said(mut self) -> String {
         let _ = self.child.kill();
@@ -53,22 +69,21 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.stop();
     }
 }
 
-fn token(bed: &Bed, role: &str, name: &str) -> String {
+pub(crate) fn token(bed: &Bed, role: &str, name: &str) -> String {
     let made =
         bed.run(["token", "create", "--json", "--role", role, "--name", name, "--store", &bed.url()]).expect(0).json();
     made["token"].as_str().unwrap().to_owned()
 }
 
-fn ask(bed: &Bed, token: &str, url: &str, args: &[&str]) -> Ran {
+pub(crate) fn ask(bed: &Bed, token: &str, url: &str, args: &[&str]) -> Ran {
     bed.command(args).args(["--url", url]).env("COUNTERSIGN_TOKEN", token).output().unwrap().into()
 }
 
-async fn submit(url: &str, token: &str, tool: &str, n: u32) -> Value {
+pub(crate) async fn propose(url: &str, token: &str, tool: &str, n: u32) -> Value {
     let client = countersign_api::client::Client::new(url, token).unwrap();
     let body = json!({ "session": "s", "tool": tool, "arguments": { "n": n } });
     let new = serde_json::from_str(&body.to_string()).unwrap();
@@ -82,10 +97,11 @@ async fn the_commands_decide_and_operate_through_a_server() {
     let bed = Bed::new();
     let server = Serving::start(&bed);
     assert!(server.sign_in.starts_with(&format!("{}/sign-in#cs_link_", server.url)), "{}", server.sign_in);
+    assert!(server.sign_in.len() < 80, "a terminal would break it: {}", server.sign_in);
     let (agent, ann) = (token(&bed, "agent", "bot"), token(&bed, "approver", "ann"));
     let (operator, auditor) = (token(&bed, "operator", "op"), token(&bed, "auditor", "eve"));
     for n in 1..=2 {
-        submit(&server.url, &agent, "write_file", n).await;
+        propose(&server.url, &agent, "write_file", n).await;
     }
     let holds = ask(&bed, &ann, &server.url, &["holds", "--json"]).expect(0).json();
     assert_eq!(holds.as_array().unwrap().len(), 2);
@@ -199,8 +215,8 @@ async fn servers_on_one_database_follow_the_first_ones_policy() {
     let made = bed.run(["token", "create", "--json", "--role", "agent", "--name", "bot", "--store", database.url()]);
     let token = made.expect(0).json()["token"].as_str().unwrap().to_owned();
     for server in [&first, &second] {
-        assert_eq!(submit(&server.url, &token, "read_file", 1).await["state"], "allowed");
-        assert_eq!(submit(&server.url, &token, "write_file", 1).await["state"], "pending");
+        assert_eq!(propose(&server.url, &token, "read_file", 1).await["state"], "allowed");
+        assert_eq!(propose(&server.url, &token, "write_file", 1).await["state"], "pending");
     }
     let (first, second) = (first.said(), second.said());
     assert!(!first.contains("does not count"), "its own policy is the one in force: {first}");

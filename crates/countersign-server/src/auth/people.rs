@@ -69,7 +69,7 @@ struct Link {
 
 /// Makes a one-time link for a person: the secret that stands behind the `#`.
 pub async fn create_link(store: &dyn Store, name: &str) -> Result<String, PeopleError> {
-    let link = secret::new_secret("cs_link_")?;
+    let link = secret::new_short_secret("cs_link_")?;
     let value = serde_json::to_vec(&Link { hash: secret::hash(&link), name: name.to_owned() }).map_err(damaged)?;
     store.put_record(LINKS, &secret::id("", &link), &value, Expect::Absent, Some(limits::LINK_LIFE)).await?;
     Ok(link)

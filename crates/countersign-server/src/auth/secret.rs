@@ -1,4 +1,4 @@
-//! Secrets: 256 random bits, kept as their hash, compared in constant time.
+//! Secrets: random bits, kept as their hash, compared in constant time.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -8,9 +8,19 @@ use subtle::ConstantTimeEq as _;
 use crate::problem::Refused;
 use countersign_api::wire::Code;
 
-/// A new secret behind a prefix.
+/// A new secret of 256 bits behind a prefix.
 pub(crate) fn new_secret(prefix: &str) -> Result<String, NoRandomness> {
-    let mut bytes = [0u8; 32];
+    random::<32>(prefix)
+}
+
+/// A new secret of 128 bits behind a prefix, for what works once and within minutes: short enough for a link that an
+/// 80-column terminal does not break, and still beyond guessing.
+pub(crate) fn new_short_secret(prefix: &str) -> Result<String, NoRandomness> {
+    random::<16>(prefix)
+}
+
+fn random<const BYTES: usize>(prefix: &str) -> Result<String, NoRandomness> {
+    let mut bytes = [0u8; BYTES];
     getrandom::fill(&mut bytes).map_err(|_| NoRandomness)?;
     Ok(format!("{prefix}{}", BASE64.encode(bytes)))
 }
@@ -53,11 +63,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_has_256_bits_and_only_itself_matches() {
+    fn a_secret_is_random_and_only_itself_matches() {
         let (first, second) = (new_secret("cs_agent_").unwrap(), new_secret("cs_agent_").unwrap());
         assert_eq!(first.len(), "cs_agent_".len() + 43);
         assert!(matches(&first, &hash(&first)) && !matches(&second, &hash(&first)));
         assert_ne!(id("tok_", &first), id("tok_", &second));
         assert!(!id("tok_", &first).contains(&first) && !hash(&first).contains(&first));
+        let (first, second) = (new_short_secret("").unwrap(), new_short_secret("").unwrap());
+        assert!(first.len() == 22 && first != second && matches(&first, &hash(&first)));
     }
 }

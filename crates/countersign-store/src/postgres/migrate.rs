@@ -7,6 +7,9 @@ use super::ConnectError;
 /// The steps, in order. A released one is never edited; a change is a new one.
 const STEPS: [&str; 1] = [include_str!("schema/0001_first.sql")];
 
+/// The newest schema.
+pub(crate) const SCHEMA: usize = STEPS.len();
+
 /// Held while the schema changes, so that nodes that start together take turns. It goes with its connection.
 const LOCK: i64 = 0x636f_756e_7465_7201;
 

@@ -10,6 +10,7 @@ mod batch;
 mod listen;
 mod load;
 mod migrate;
+mod probe;
 mod read;
 mod records;
 mod rows;
@@ -33,6 +34,9 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::{Connection, PgConnection, PgPool, Row};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+
+pub(crate) use migrate::SCHEMA;
+pub use probe::probe_notify;
 
 /// Operations that may wait for their batch.
 const QUEUE: usize = 4_096;

@@ -13,6 +13,9 @@ const APPLICATION: i64 = 0x0043_5331;
 
 const STEPS: &[&str] = &[include_str!("schema/0001_first.sql")];
 
+/// The newest schema.
+pub(crate) const SCHEMA: usize = STEPS.len();
+
 /// How long another process may keep us waiting for the file.
 pub(super) const BUSY: Duration = Duration::from_secs(10);
 

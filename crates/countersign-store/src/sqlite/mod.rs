@@ -30,6 +30,7 @@ use countersign::time::{Clock, SystemClock, Time};
 
 use crate::ConnectError;
 use cache::Cache;
+pub(crate) use migrate::SCHEMA;
 use read::Readers;
 use watch::Watcher;
 use writer::{Done, Job, Shared, Work, Writer};

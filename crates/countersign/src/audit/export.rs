@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::audit::body::Signed;
 use crate::audit::frame::{End, Header, VERSION, event_line};
-use crate::audit::log::Log;
+use crate::audit::log::{Log, OfStore, Readable};
 use crate::digest::push_hex;
 use crate::event::{Event, EventName};
 use crate::signer::Signer;
@@ -65,6 +65,24 @@ pub async fn export(
         let op = Op::Checkpoint { signer: Arc::clone(signer) };
         store.run(op).await.map_err(ExportError::Checkpoint)?;
     }
+    write(&OfStore(store), signer, options, out).await
+}
+
+/// Writes a log that somebody else keeps: [`export`] without a signature of our own over its end.
+pub async fn export_log(
+    log: &dyn Readable,
+    options: &ExportOptions,
+    out: &mut (dyn Write + Send),
+) -> Result<Exported, ExportError> {
+    write(log, None, options, out).await
+}
+
+async fn write(
+    store: &dyn Readable,
+    signer: Option<&Arc<Signer>>,
+    options: &ExportOptions,
+    out: &mut (dyn Write + Send),
+) -> Result<Exported, ExportError> {
     let mut keys = keys_seen(store).await?;
     keys.extend(signer.map(|signer| signer.public_key()));
     let header = Header {
@@ -90,7 +108,7 @@ pub async fn export(
 }
 
 /// The keys that signed checkpoints so far.
-async fn keys_seen(store: &dyn Store) -> Result<BTreeSet<String>, StoreError> {
+async fn keys_seen(store: &dyn Readable) -> Result<BTreeSet<String>, StoreError> {
     let mut keys = BTreeSet::new();
     let mut log = Log::system(store).await?;
     while let Some(event) = log.next().await? {

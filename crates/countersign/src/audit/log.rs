@@ -1,8 +1,10 @@
-//! Reads a store's log page by page, in the order in which it can be checked.
+//! Reads a log page by page, in the order in which it can be checked.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
+
+use async_trait::async_trait;
 
 use crate::audit::order::Order;
 use crate::call::Chain;
@@ -17,9 +19,38 @@ use crate::time::Time;
 const LOOK_AGAIN: u32 = 50;
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// The log of a store, from its beginning to where it stood when the reading began, or a little later.
+/// A log that can be read: a store's own, or one that a server shows.
+#[async_trait]
+pub trait Readable: Send + Sync {
+    /// Events after a place, in the log's order: a full page, or fewer at the end of the log.
+    async fn events(&self, after: Cursor, filter: EventFilter) -> Result<Vec<Event>, StoreError>;
+    /// The clock of the store.
+    async fn now(&self) -> Result<Time, StoreError>;
+    /// Whether others may write to it at the same time.
+    fn is_shared(&self) -> bool;
+}
+
+/// The log of a store.
+pub(super) struct OfStore<'a>(pub(super) &'a dyn Store);
+
+#[async_trait]
+impl Readable for OfStore<'_> {
+    async fn events(&self, after: Cursor, filter: EventFilter) -> Result<Vec<Event>, StoreError> {
+        self.0.events(after, filter).await
+    }
+
+    async fn now(&self) -> Result<Time, StoreError> {
+        self.0.now().await
+    }
+
+    fn is_shared(&self) -> bool {
+        self.0.is_shared()
+    }
+}
+
+/// A log from its beginning to where it stood when the reading began, or a little later.
 pub(super) struct Log<'a> {
-    store: &'a dyn Store,
+    store: &'a dyn Readable,
     feeds: Vec<Feed>,
     order: Order<'a>,
     began: Time,
@@ -36,7 +67,7 @@ struct Feed {
 
 impl<'a> Log<'a> {
     /// Begins to read the log of one session with the chain `system`, or of all.
-    pub(super) async fn begin(store: &'a dyn Store, session: Option<&'a Arc<str>>) -> Result<Log<'a>, StoreError> {
+    pub(super) async fn begin(store: &'a dyn Readable, session: Option<&'a Arc<str>>) -> Result<Log<'a>, StoreError> {
         let filters = match session {
             None => vec![EventFilter::default()],
             // Checkpoints first, so that what they sign is read after them and is there.
@@ -52,7 +83,7 @@ impl<'a> Log<'a> {
     }
 
     /// Begins to read the chain `system`, where checkpoints are.
-    pub(super) async fn system(store: &'a dyn Store) -> Result<Log<'a>, StoreError> {
+    pub(super) async fn system(store: &'a dyn Readable) -> Result<Log<'a>, StoreError> {
         let mut log = Log::begin(store, None).await?;
         log.feeds = vec![Feed::new(EventFilter { chain: Some(Chain::system()), ..EventFilter::default() })];
         // Checkpoints need not wait here for what they sign.
@@ -104,7 +135,7 @@ impl Feed {
         Feed { filter, after: Cursor::default(), page: VecDeque::new(), ended: false }
     }
 
-    async fn fill(&mut self, store: &dyn Store, began: Time) -> Result<(), StoreError> {
+    async fn fill(&mut self, store: &dyn Readable, began: Time) -> Result<(), StoreError> {
         if !self.page.is_empty() || self.ended {
             return Ok(());
         }

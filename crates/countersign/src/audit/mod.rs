@@ -41,11 +41,12 @@ mod tests;
 mod verify;
 mod walk;
 
-pub use export::{ExportError, ExportOptions, Exported, export};
+pub use export::{ExportError, ExportOptions, Exported, export, export_log};
 pub use file::verify;
+pub use log::Readable;
 pub use problem::{Problem, What};
 pub use report::{ChainReport, ClockStep, Report};
-pub use verify::{Verifier, VerifyOptions, verify_store};
+pub use verify::{Verifier, VerifyOptions, verify_log, verify_store};
 
 use crate::call::Chain;
 use crate::memory::is_of_session;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::audit::body::{AboutCall, Body, Signed, Statement};
 use crate::audit::in_scope;
-use crate::audit::log::Log;
+use crate::audit::log::{Log, OfStore, Readable};
 use crate::audit::problem::{Problem, What};
 use crate::audit::report::{ChainReport, ClockStep, Report};
 use crate::audit::walk::Walk;
@@ -258,9 +258,14 @@ impl Verifier {
 
 /// Checks the log of a live store: everything [`verify`](crate::audit::verify) checks, and each row against its event.
 pub async fn verify_store(store: &dyn Store, options: &VerifyOptions) -> Result<Report, Problem> {
+    verify_log(&OfStore(store), options).await
+}
+
+/// Checks a log that somebody else keeps, like [`verify_store`].
+pub async fn verify_log(log: &dyn Readable, options: &VerifyOptions) -> Result<Report, Problem> {
     let unreadable = |error: StoreError| Problem::whole(What::Unreadable(error.to_string()));
     let mut verifier = Verifier::new(options);
-    let mut log = Log::begin(store, None).await.map_err(unreadable)?;
+    let mut log = Log::begin(log, None).await.map_err(unreadable)?;
     while let Some(event) = log.next().await.map_err(unreadable)? {
         verifier.event(&event.hash, &event.body)?;
         if !row_fits(&event) {

@@ -1,0 +1,261 @@
+//! What the inbox knows. Reads no clock and no terminal; [`State::update`](super::update) is the only thing that
+//! changes it.
+
+use std::time::Duration;
+
+use countersign::digest::CallDigest;
+use countersign::show::{Line, LineKind, View, escape};
+use countersign::verdict::Memory;
+use countersign::{Answer, HoldId, Json};
+use countersign_api::wire;
+use crossterm::event::KeyEvent;
+use jiff::Timestamp;
+
+use super::follow::{Link, News};
+use super::source::{Closed, Coverage, Listing};
+use crate::out::safe_piece;
+use crate::prompt::{Choice, Dialog, Input, Question};
+
+/// Something that happened.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A key was pressed.
+    Key(KeyEvent),
+    /// Text was pasted.
+    Paste(String),
+    /// The window has this size now: columns and rows.
+    Resized(u16, u16),
+    /// The window came back into view.
+    Returned,
+    /// A moment passed.
+    Tick,
+    /// The holds that wait, or why they are not known.
+    News(News),
+    /// What there is to see of a hold, or why not.
+    Detail(HoldId, Result<Box<wire::HoldDetail>, String>),
+    /// What may be remembered of a hold, or why that is not known.
+    Coverages(HoldId, Result<Vec<Coverage>, String>),
+    /// What came of a decision.
+    Decided(HoldId, Result<Box<wire::Decided>, String>),
+    /// The closed holds, or why they are not known.
+    History(Result<Vec<Closed>, String>),
+}
+
+/// Something to do outside.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Effect {
+    /// Read a hold.
+    Load(HoldId),
+    /// Find out what may be remembered of a hold.
+    Cover(Box<wire::Hold>),
+    /// Decide a hold that was drawn with this digest.
+    Decide(HoldId, CallDigest, Answer),
+    /// Read the closed holds.
+    History,
+    /// End.
+    Quit,
+    /// End, because of Ctrl-C.
+    Interrupt,
+}
+
+/// Which holds are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tab {
+    /// Those that wait.
+    Waiting,
+    /// Those that are closed.
+    Closed,
+}
+
+/// Where keys go.
+#[derive(Clone, Debug)]
+pub(crate) enum Mode {
+    /// To the list.
+    List,
+    /// To the hold that is shown.
+    Detail,
+    /// Into the filter.
+    Filter(Input),
+    /// To the list of keys.
+    Help,
+    /// Nowhere, until it is acknowledged that the hold in front of the person is gone. Says why, safe to draw.
+    Gone(String),
+}
+
+/// A hold that is shown.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    /// The hold as it was drawn. Its digest goes with every decision.
+    pub(crate) hold: wire::Hold,
+    /// Whether claims were halted for it.
+    pub(crate) halted: bool,
+    /// The question.
+    pub(crate) dialog: Dialog,
+    /// A decision is on its way.
+    pub(crate) sending: bool,
+    /// It is not in the list any more.
+    pub(crate) gone: bool,
+    /// What may be remembered, by coverage, and which coverage is shown.
+    pub(crate) coverages: Vec<Coverage>,
+    pub(crate) coverage: usize,
+}
+
+/// Everything the inbox knows.
+#[derive(Debug)]
+pub(crate) struct State {
+    /// Where the holds are, safe to draw.
+    pub(crate) place: String,
+    /// Whether to use colour.
+    pub(crate) colour: bool,
+    /// Columns and rows of the window.
+    pub(crate) size: (u16, u16),
+    /// The moment of the last message.
+    pub(crate) now: Duration,
+    pub(crate) link: Link,
+    pub(crate) listing: Listing,
+    /// When the listing was made.
+    pub(crate) listed_at: Duration,
+    /// The closed holds, where they were asked for.
+    pub(crate) closed: Option<Vec<Closed>>,
+    pub(crate) tab: Tab,
+    pub(crate) mode: Mode,
+    pub(crate) filter: String,
+    /// The hold that has the focus in the list.
+    pub(crate) selected: Option<HoldId>,
+    /// The hold that is being read.
+    pub(super) loading: Option<HoldId>,
+    /// Where the selected hold stands in the list, or stood before it closed.
+    pub(super) place_in_list: usize,
+    /// The first row of the list that is drawn.
+    pub(crate) top: usize,
+    pub(crate) shown: Option<Shown>,
+    /// The last thing there was to say, safe to draw.
+    pub(crate) status: String,
+}
+
+impl State {
+    /// An inbox with these holds.
+    pub(crate) fn new(place: String, colour: bool, size: (u16, u16), listing: Listing, now: Duration) -> State {
+        State {
+            place,
+            colour,
+            size,
+            now,
+            link: Link::Live,
+            selected: listing.holds.first().map(|hold| hold.id),
+            listing,
+            listed_at: now,
+            closed: None,
+            tab: Tab::Waiting,
+            mode: Mode::List,
+            filter: String::new(),
+            loading: None,
+            place_in_list: 0,
+            top: 0,
+            shown: None,
+            status: String::new(),
+        }
+    }
+
+    /// The ids of the holds that are listed, in order.
+    pub(crate) fn ids(&self) -> Vec<HoldId> {
+        match self.tab {
+            Tab::Waiting => self.waiting().map(|hold| hold.id).collect(),
+            Tab::Closed => self.closed().map(|hold| hold.id).collect(),
+        }
+    }
+
+    /// The holds that wait and pass the filter.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &wire::Hold> {
+        let wanted = self.filter.to_lowercase();
+        self.listing.holds.iter().filter(move |hold| {
+            let texts = [&hold.title, &hold.principal, hold.session.as_ref().unwrap_or(&hold.title)];
+            let mut texts = texts.into_iter().chain(&hold.agent).map(String::as_str).chain([hold.arguments.as_str()]);
+            texts.any(|text| text.to_lowercase().contains(&wanted))
+        })
+    }
+
+    /// The closed holds that pass the filter.
+    pub(crate) fn closed(&self) -> impl Iterator<Item = &Closed> {
+        let wanted = self.filter.to_lowercase();
+        self.closed.iter().flatten().filter(move |hold| {
+            let texts = [hold.tool.as_str(), hold.state, hold.by.as_deref().unwrap_or_default()];
+            texts.into_iter().any(|text| text.to_lowercase().contains(&wanted))
+        })
+    }
+
+    /// The place of the selected hold in the list.
+    pub(crate) fn index(&self) -> Option<usize> {
+        let selected = self.selected?;
+        self.ids().iter().position(|id| *id == selected)
+    }
+
+    /// How long a hold still has; none where it waits for ever.
+    pub(crate) fn left(&self, expires_at: Option<Timestamp>) -> Option<Duration> {
+        // The store's clock counts, not ours: it was this late when the list was made.
+        let since = self.now.saturating_sub(self.listed_at);
+        let left = expires_at?.duration_since(self.listing.now);
+        Some(Duration::try_from(left).unwrap_or_default().saturating_sub(since))
+    }
+}
+
+impl Shown {
+    /// A hold to be looked at from now on.
+    pub(crate) fn new(detail: wire::HoldDetail, now: Duration) -> Shown {
+        let (hold, halted) = (detail.hold.clone(), detail.halted);
+        let dialog = Dialog::new(question(detail), now);
+        Shown { hold, halted, dialog, sending: false, gone: false, coverages: Vec::new(), coverage: 0 }
+    }
+
+    /// Takes another picture of the same hold, if it is another.
+    pub(crate) fn renew(&mut self, detail: wire::HoldDetail, now: Duration) {
+        if self.hold != detail.hold || self.halted != detail.halted {
+            (self.hold, self.halted) = (detail.hold.clone(), detail.halted);
+            self.dialog.renew(question(detail), now);
+        }
+    }
+}
+
+/// A hold as a question. Deny comes first, and so has the focus.
+pub(crate) fn question(detail: wire::HoldDetail) -> Question {
+    let hold = &detail.hold;
+    let mut choices = Vec::new();
+    if hold.state.as_str() == "pending" {
+        choices.extend([Choice::Deny, Choice::Approve]);
+        // Masked arguments cannot be edited: the mask would run in the secret's place.
+        choices.extend([Choice::Edit].into_iter().filter(|_| !hold.in_run && !hold.masked));
+        choices.extend([Choice::Respond].into_iter().filter(|_| !hold.in_run));
+        choices.extend([Choice::Remember].into_iter().filter(|_| !hold.in_run && hold.remember != Memory::None));
+    }
+    let (title, arguments) = (safe_piece(&hold.title), arguments(&detail));
+    Question { view: view(title, detail), arguments, choices, offers: Vec::new(), notice: None }
+}
+
+/// The exact text of the arguments, where it is one; a reader of JSON would have rounded its numbers.
+fn arguments(detail: &wire::HoldDetail) -> Json {
+    let exact = Json::ingest(&detail.arguments_text, countersign::json::Bounds::STORED);
+    exact.unwrap_or_else(|_| detail.hold.arguments.clone())
+}
+
+/// The lines of the one renderer, and the server's warnings about the call as a whole.
+fn view(title: String, detail: wire::HoldDetail) -> View {
+    // SECURITY: the renderer's lines are safe. A server that sends others paints nothing either.
+    let line = |line: wire::Line| Line {
+        kind: line.kind,
+        indent: line.indent.min(40),
+        label: safe_piece(&line.label).replace('\n', "\\n"),
+        text: safe_piece(&line.text).replace('\n', "\\n"),
+    };
+    let mut lines: Vec<Line> = detail.view.into_iter().map(line).collect();
+    let halted = detail.halted.then(|| "halted: an approved call waits until the operator lets calls go on".to_owned());
+    let whole = detail.warnings.iter().filter(|warning| warning.place.is_empty() && warning.code != "halted");
+    let whole = whole.map(|warning| safe_piece(&warning.text).replace('\n', "\\n"));
+    let facts = lines.iter().take_while(|line| line.kind == LineKind::Fact).count();
+    let labelled = |kind, label: &str, text| Line { kind, indent: 0, label: label.to_owned(), text };
+    let reasons = detail.hold.decisions.iter().filter_map(|decision| decision.reason.as_deref());
+    let reasons = reasons.map(|reason| labelled(LineKind::Fact, "denied for", escape(reason)));
+    let warnings = halted.into_iter().chain(whole).map(|text| labelled(LineKind::Warning, "warning", text));
+    let more: Vec<Line> = reasons.chain(warnings).collect();
+    lines.splice(facts..facts, more);
+    View { title, lines, warnings: Vec::new() }
+}
