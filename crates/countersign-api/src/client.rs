@@ -13,15 +13,19 @@
 //! # Ok(()) }
 //! ```
 
+mod sessions;
+
 use std::fmt;
 use std::time::Duration;
 
 use countersign::{CallId, GrantId, HoldId};
-use reqwest::{Method, RequestBuilder, Url};
+use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::wire::{self, Page, Problem};
+
+pub use sessions::SessionEvents;
 
 /// How long a server may take to answer, beyond the time it is asked to wait.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
@@ -244,19 +248,33 @@ impl Client {
     }
 
     fn request(&self, method: Method, path: &str, query: &[(&str, &str)]) -> Result<RequestBuilder, ClientError> {
+        Ok(self.endless_with(method, path, query)?.timeout(ANSWERS_WITHIN))
+    }
+
+    /// A request whose answer goes on for as long as it likes.
+    fn endless(&self, method: Method, path: &str) -> Result<RequestBuilder, ClientError> {
+        self.endless_with(method, path, &[])
+    }
+
+    fn endless_with(&self, method: Method, path: &str, query: &[(&str, &str)]) -> Result<RequestBuilder, ClientError> {
         let mut url =
             self.url.join(path).map_err(|_| ClientError::Address(self.url.to_string(), "it takes no paths"))?;
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        Ok(self.http.request(method, url).bearer_auth(&self.token).timeout(ANSWERS_WITHIN))
+        Ok(self.http.request(method, url).bearer_auth(&self.token))
     }
 }
 
 async fn read<T: DeserializeOwned>(request: RequestBuilder) -> Result<T, ClientError> {
-    let lost = |error: reqwest::Error| ClientError::Unreachable(error.without_url().to_string());
-    let mut response = request.send().await.map_err(lost)?;
-    let status = response.status();
+    let response = request.send().await.map_err(lost)?;
+    if !response.status().is_success() {
+        return Err(failed(response).await);
+    }
+    serde_json::from_slice(&whole(response).await?).map_err(|error| ClientError::Strange(error.to_string()))
+}
+
+async fn whole(mut response: Response) -> Result<Vec<u8>, ClientError> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(lost)? {
         bytes.extend_from_slice(&chunk);
@@ -264,13 +282,21 @@ async fn read<T: DeserializeOwned>(request: RequestBuilder) -> Result<T, ClientE
             return Err(ClientError::Strange(format!("more than {ANSWER_BYTES} bytes")));
         }
     }
-    if status.is_success() {
-        return serde_json::from_slice(&bytes).map_err(|error| ClientError::Strange(error.to_string()));
+    Ok(bytes)
+}
+
+/// Why a request was not done.
+async fn failed(response: Response) -> ClientError {
+    let status = response.status();
+    match whole(response).await.map(|bytes| serde_json::from_slice::<Problem>(&bytes)) {
+        Ok(Ok(problem)) => ClientError::Refused(Box::new(problem)),
+        Ok(Err(_)) => ClientError::Strange(format!("status {status}")),
+        Err(error) => error,
     }
-    match serde_json::from_slice::<Problem>(&bytes) {
-        Ok(problem) => Err(ClientError::Refused(Box::new(problem))),
-        Err(_) => Err(ClientError::Strange(format!("status {status}"))),
-    }
+}
+
+fn lost(error: reqwest::Error) -> ClientError {
+    ClientError::Unreachable(error.without_url().to_string())
 }
 
 #[cfg(test)]

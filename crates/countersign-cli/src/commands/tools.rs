@@ -9,7 +9,7 @@ use crate::commands::Form;
 use crate::fault::Fault;
 use crate::home::Home;
 use crate::out;
-use crate::run::{base, workspace};
+use crate::agents::{base, workspace};
 use crate::settings::{Place, Settings};
 
 /// Judge the tools that agents are given

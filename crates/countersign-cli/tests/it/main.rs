@@ -14,6 +14,7 @@ mod run;
 mod run_terminal;
 #[cfg(unix)]
 mod serve;
+mod serve_agents;
 #[cfg(unix)]
 mod terminal;
 mod trust;

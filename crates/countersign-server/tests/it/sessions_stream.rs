@@ -1,0 +1,139 @@
+//! The stream of a session: everything once, in order, from any place on, and nothing that is not the reader's.
+
+use std::sync::Arc;
+
+use countersign::memory::MemoryStore;
+use countersign_agent::model::Turn;
+use countersign_testkit::stores::Kind;
+use serde_json::{Value, json};
+
+use crate::events::Events;
+use crate::sessions::{Ran, begin, calls, decide, follow, says, stage, until, until_state};
+
+const PATH: &str = "/v1/sessions/s/events";
+
+/// Events that have a place, up to the second `done`.
+async fn rest(mut events: Events) -> Vec<(String, String, Value)> {
+    let mut found = Vec::new();
+    let mut runs = 0;
+    while runs < 2 {
+        let (name, id, data) = events.next().await.unwrap();
+        if let Some(id) = id {
+            runs += usize::from(name == "done");
+            found.push((name, id, data));
+        }
+    }
+    found
+}
+
+/// Reading on from any event gives exactly the events after it: none missed, none twice, in the same order.
+#[tokio::test]
+async fn a_reader_that_comes_back_misses_and_repeats_nothing() {
+    for kind in [Kind::Sqlite, Kind::Postgres] {
+        let test = kind.fresh().await.unwrap();
+        let turns = vec![
+            Turn::new("Both.").call("read_balance", "{}").call("transfer_money", "{}"),
+            says("Sent."),
+            calls("read_balance", r#"{"again":true}"#),
+            says("Looked again."),
+        ];
+        let stage = stage(test.store(), &Ran::default(), turns).await;
+        let bot = stage.agent().await;
+        begin(&bot, "go").await;
+        let mut events = follow(&bot).await;
+        let hold = until(&mut events, "hold").await;
+        decide(&stage, &hold, "approve").await;
+        until(&mut events, "done").await;
+        bot.post("/v1/sessions/s/messages", &json!({ "text": "once more" })).await.expect(202);
+        until(&mut events, "done").await;
+
+        let all = rest(follow(&bot).await).await;
+        let names: Vec<&str> = all.iter().map(|(name, ..)| name.as_str()).collect();
+        assert_eq!(names[..2], ["message", "said"], "{kind:?}");
+        assert_eq!(names.iter().filter(|name| **name == "call").count(), 3);
+        assert_eq!(names.iter().filter(|name| **name == "ended").count(), 3);
+        for word in ["hold", "hold_closed"] {
+            assert_eq!(names.iter().filter(|name| **name == word).count(), 1, "{word}");
+        }
+        let place = |word: &str| names.iter().position(|name| *name == word).unwrap();
+        assert!(place("hold") < place("hold_closed") && place("hold_closed") < place("results"));
+        assert!(place("results") < place("done"));
+
+        let told = |told: &[(String, String, Value)]| -> Vec<(String, String)> {
+            told.iter().map(|(name, id, _)| (name.clone(), id.clone())).collect()
+        };
+        for (index, (_, id, _)) in all.iter().enumerate() {
+            let mut again = Events::after(&bot, PATH, id).await;
+            let mut found = Vec::new();
+            while found.len() < all.len() - index - 1 {
+                let (name, id, data) = again.next().await.unwrap();
+                found.extend(id.map(|id| (name, id, data)));
+            }
+            assert_eq!(told(&found), told(&all[index + 1..]), "{kind:?} after {id}");
+        }
+    }
+}
+
+/// A place that is not one of this session's hides nothing: the reader is told to begin anew.
+#[tokio::test]
+async fn a_place_of_nowhere_is_told_as_such() {
+    let stage = stage(Arc::new(MemoryStore::new()), &Ran::default(), vec![says("hello")]).await;
+    let bot = stage.agent().await;
+    begin(&bot, "hi").await;
+    until(&mut follow(&bot).await, "done").await;
+    let foreign = "call_00000000000070008000000000000000";
+    for nowhere in ["0.999~main.1", "7.1~main.1", "0.0~main.99", &format!("0.0~main.1~{foreign}.0")] {
+        let (name, ..) = Events::after(&bot, PATH, nowhere).await.next().await.unwrap();
+        assert_eq!(name, "resync", "{nowhere}");
+    }
+    for nonsense in ["1", "main", "0.0~other.1", "0.0"] {
+        bot.get(&format!("{PATH}?after={nonsense}")).await.problem(400, "bad_request");
+    }
+}
+
+/// What a model is saying comes in pieces, and then whole.
+#[tokio::test]
+async fn text_comes_in_pieces_and_then_whole() {
+    let stage = stage(Arc::new(MemoryStore::new()), &Ran::default(), vec![says("One by one.")]).await;
+    let bot = stage.agent().await;
+    bot.post("/v1/sessions", &json!({ "agent": "banker", "session": "s" })).await.expect(201);
+    let mut events = follow(&bot).await;
+    assert_eq!(until(&mut events, "state").await["state"], "idle");
+    bot.post("/v1/sessions/s/messages", &json!({ "text": "speak" })).await.expect(202);
+    let mut pieces = String::new();
+    loop {
+        let (name, id, data) = events.next().await.unwrap();
+        match name.as_str() {
+            "text" => {
+                assert_eq!((id, &data["entry"], &data["agents"]), (None, &json!(1), &json!(["banker"])));
+                assert_eq!(data["start"] == true, pieces.is_empty());
+                pieces.push_str(data["text"].as_str().unwrap());
+            }
+            "done" => {
+                assert_eq!(data["text"], "One by one.");
+                break;
+            }
+            _ => {}
+        }
+    }
+    assert!("One by one.".starts_with(&pieces), "{pieces}");
+    until_state(&mut events, "idle").await;
+}
+
+/// I10: whoever oversees a session sees what was said in it with secrets masked; whose it is sees it as it is.
+#[tokio::test]
+async fn people_see_a_transcript_with_secrets_masked() {
+    let secret = "sk-ant-REDACTED";
+    let answer = format!("Your key is {secret} and that is all.");
+    let stage = stage(Arc::new(MemoryStore::new()), &Ran::default(), vec![says(&answer)]).await;
+    let (bot, ann) = (stage.agent().await, stage.ann().await);
+    begin(&bot, "what is my key?").await;
+    assert_eq!(until(&mut follow(&bot).await, "done").await["text"], json!(answer));
+    let mut seen = Events::open(&ann, &format!("{PATH}?principal=bot")).await;
+    let done = until(&mut seen, "done").await;
+    assert!(!done.to_string().contains(secret) && done.to_string().contains("Your key is"), "{done}");
+    let detail = ann.get("/v1/sessions/s?principal=bot").await.expect(200);
+    assert!(!detail.to_string().contains(secret), "{detail}");
+    ann.get("/v1/sessions/s").await.problem(400, "bad_request");
+    ann.post("/v1/sessions/s/messages", &json!({ "text": "hi" })).await.problem(403, "forbidden");
+}
