@@ -72,28 +72,48 @@ pub(crate) async fn begin(bot: &Client, message: &str) {
     assert_eq!((text(&begun, "session"), text(&begun, "principal")), ("s", "bot"));
 }
 
-/// Follows the session `s`.
-pub(crate) async fn follow(bot: &Client) -> Events {
-    Events::open(bot, "/v1/sessions/s/events").await
+/// A stream of the session `s`, and how it said last that the session stands.
+pub(crate) struct Following {
+    events: Events,
+    status: Value,
 }
 
-/// The data of the next event of this name.
-pub(crate) async fn until(events: &mut Events, name: &str) -> Value {
-    loop {
-        let (found, _, data) = events.next().await.unwrap_or_else(|| panic!("the stream ended before `{name}`"));
-        if found == name {
-            return data;
+/// Follows the session `s`.
+pub(crate) async fn follow(bot: &Client) -> Following {
+    Following { events: Events::open(bot, "/v1/sessions/s/events").await, status: Value::Null }
+}
+
+impl Following {
+    /// The next event: its name, its place and its data.
+    pub(crate) async fn next(&mut self) -> (String, Option<String>, Value) {
+        let next = self.events.next().await.expect("the stream ended");
+        if next.0 == "state" {
+            self.status = next.2.clone();
+        }
+        next
+    }
+
+    /// The data of the next event of this name.
+    pub(crate) async fn until(&mut self, name: &str) -> Value {
+        loop {
+            let (found, _, data) = self.next().await;
+            if found == name {
+                return data;
+            }
         }
     }
-}
 
-/// The status in which the session is in this state.
-pub(crate) async fn until_state(events: &mut Events, state: &str) -> Value {
-    loop {
-        let status = until(events, "state").await;
-        if status["state"] == state {
-            return status;
+    /// The status once it is like this.
+    pub(crate) async fn until_status(&mut self, like: impl Fn(&Value) -> bool) -> Value {
+        while !like(&self.status) {
+            self.next().await;
         }
+        self.status.clone()
+    }
+
+    /// The status once the session is in this state.
+    pub(crate) async fn until_state(&mut self, state: &str) -> Value {
+        self.until_status(|status| status["state"] == state).await
     }
 }
 
@@ -113,14 +133,14 @@ async fn a_hold_of_a_session_is_decided_and_the_run_goes_on() {
     let bot = stage.agent().await;
     begin(&bot, "send it").await;
     let mut events = follow(&bot).await;
-    let hold = until(&mut events, "hold").await;
+    let hold = events.until("hold").await;
     assert_eq!((&hold["thread"], &hold["agent"], &hold["run"]), (&json!("main"), &json!(["banker"]), &json!("r1")));
-    assert_eq!(until_state(&mut events, "waiting").await["holds"], json!([hold["id"]]));
+    assert_eq!(events.until_state("waiting").await["holds"], json!([hold["id"]]));
     decide(&stage, &hold, "approve").await;
-    assert_eq!(until(&mut events, "hold_closed").await["hold"]["state"], "approved");
-    assert_eq!(until(&mut events, "results").await["results"][0]["text"], "transfer_money done");
-    assert_eq!(until(&mut events, "done").await["text"], "Sent.");
-    until_state(&mut events, "idle").await;
+    assert_eq!(events.until("hold_closed").await["hold"]["state"], "approved");
+    assert_eq!(events.until("results").await["results"][0]["text"], "transfer_money done");
+    assert_eq!(events.until("done").await["text"], "Sent.");
+    events.until_state("idle").await;
     assert_eq!(*ran.lock().unwrap(), [r#"transfer_money {"to":"Bo"}"#]);
 }
 
@@ -133,20 +153,16 @@ async fn a_client_runs_its_tool_and_gives_one_result() {
     let (bot, other) = (stage.agent().await, stage.with(Role::Agent, "other").await);
     begin(&bot, "where am I?").await;
     let mut events = follow(&bot).await;
-    let served = until(&mut events, "ended").await;
-    let waiting = loop {
-        let status = until_state(&mut events, "waiting").await;
-        if let Some(call) = status["client_calls"].get(0) {
-            break call.clone();
-        }
-    };
+    let served = events.until("ended").await;
+    let status = events.until_status(|status| !status["client_calls"][0].is_null()).await;
+    let waiting = &status["client_calls"][0];
     assert_eq!((&waiting["tool"], &waiting["thread"]), (&json!("locate"), &json!("main")));
     let results = "/v1/sessions/s/tool-results";
     let give = |call: &Value, fence: u64| json!({ "call": call, "fence": fence, "output": "at home" });
     // Unasked: nobody has taken the call.
     bot.post(results, &give(&waiting["call"], 0)).await.problem(409, "wrong_state");
 
-    let claim = format!("/v1/calls/{}/claim", text(&waiting, "call"));
+    let claim = format!("/v1/calls/{}/claim", text(waiting, "call"));
     other.post(&claim, &json!({})).await.problem(404, "not_found");
     let taken = bot.post(&claim, &json!({})).await.expect(200);
     assert_eq!(taken["arguments"], json!({ "fine": true }));
@@ -161,7 +177,7 @@ async fn a_client_runs_its_tool_and_gives_one_result() {
 
     bot.post(results, &give(&waiting["call"], fence)).await.expect(200);
     bot.post(results, &give(&waiting["call"], fence)).await.problem(409, "wrong_state");
-    assert_eq!(until(&mut events, "done").await["text"], "At home.");
+    assert_eq!(events.until("done").await["text"], "At home.");
 }
 
 /// B129: what the server runs itself, no client can take or answer, though it is its own session.
@@ -170,7 +186,7 @@ async fn a_client_cannot_take_what_the_server_runs() {
     let stage = in_memory(&Ran::default(), vec![calls("transfer_money", "{}"), says("ok")]).await;
     let bot = stage.agent().await;
     begin(&bot, "send it").await;
-    let hold = until(&mut follow(&bot).await, "hold").await;
+    let hold = follow(&bot).await.until("hold").await;
     let claim = format!("/v1/calls/{}/claim", text(&hold, "call"));
     let refused = bot.post(&claim, &json!({})).await.problem(409, "wrong_state");
     assert!(text(&refused, "detail").contains("own server"), "{refused}");
@@ -184,17 +200,17 @@ async fn cancelling_withdraws_the_holds_of_the_run() {
     let (bot, ann) = (stage.agent().await, stage.ann().await);
     begin(&bot, "send it").await;
     let mut events = follow(&bot).await;
-    let hold = until(&mut events, "hold").await;
+    let hold = events.until("hold").await;
     bot.post("/v1/sessions/s/cancel", &json!({})).await.expect(202);
-    assert_eq!(until(&mut events, "hold_closed").await["hold"]["state"], "cancelled");
-    assert_eq!(until(&mut events, "stopped").await["why"], "cancelled");
-    until_state(&mut events, "idle").await;
+    assert_eq!(events.until("hold_closed").await["hold"]["state"], "cancelled");
+    assert_eq!(events.until("stopped").await["why"], "cancelled");
+    events.until_state("idle").await;
     let late = json!({ "answer": "approve", "digest": hold["digest"] });
     ann.post(&format!("/v1/holds/{}/decisions", text(&hold, "id")), &late).await.problem(409, "hold_closed");
     bot.post("/v1/sessions/s/cancel", &json!({})).await.problem(409, "wrong_state");
 
     bot.post("/v1/sessions/s/messages", &json!({ "text": "never mind" })).await.expect(202);
-    assert_eq!(until(&mut events, "done").await["text"], "As you wish.");
+    assert_eq!(events.until("done").await["text"], "As you wish.");
     assert!(ran.lock().unwrap().is_empty());
 }
 
@@ -206,14 +222,14 @@ async fn what_is_said_while_a_hold_is_pending_waits() {
     let bot = stage.agent().await;
     begin(&bot, "send it").await;
     let mut events = follow(&bot).await;
-    let hold = until(&mut events, "hold").await;
+    let hold = events.until("hold").await;
     bot.post("/v1/sessions/s/messages", &json!({ "text": "thanks" })).await.expect(202);
     let detail = bot.get("/v1/sessions/s").await.expect(200);
     assert_eq!((&detail["status"]["queued"], &detail["status"]["holds"]), (&json!(1), &json!([hold["id"]])));
     decide(&stage, &hold, "approve").await;
-    assert_eq!(until(&mut events, "done").await["text"], "Sent.");
-    assert_eq!(until(&mut events, "message").await["text"], "thanks");
-    assert_eq!(until(&mut events, "done").await["text"], "You are welcome.");
+    assert_eq!(events.until("done").await["text"], "Sent.");
+    assert_eq!(events.until("message").await["text"], "thanks");
+    assert_eq!(events.until("done").await["text"], "You are welcome.");
     assert_eq!(ran.lock().unwrap().len(), 1);
 }
 
@@ -223,7 +239,7 @@ async fn foreign_and_absent_sessions_look_the_same() {
     let stage = in_memory(&Ran::default(), vec![says("hello")]).await;
     let (bot, other) = (stage.agent().await, stage.with(Role::Agent, "other").await);
     begin(&bot, "hi").await;
-    until(&mut follow(&bot).await, "done").await;
+    follow(&bot).await.until("done").await;
     let call = "call_00000000000070008000000000000000";
     for id in ["s", "nothing"] {
         let foreign = other.get(&format!("/v1/sessions/{id}")).await.problem(404, "not_found");
@@ -271,7 +287,7 @@ async fn only_so_many_messages_wait() {
     let stage = in_memory(&Ran::default(), vec![calls("transfer_money", "{}"), says("ok")]).await;
     let bot = stage.agent().await;
     begin(&bot, "send it").await;
-    until(&mut follow(&bot).await, "hold").await;
+    follow(&bot).await.until("hold").await;
     for n in 0..countersign_server::limits::MESSAGES_QUEUED {
         bot.post("/v1/sessions/s/messages", &json!({ "text": n.to_string() })).await.expect(202);
     }

@@ -11,8 +11,7 @@ use countersign_api::wire::Role;
 use countersign_testkit::stores::Kind;
 use serde_json::{Value, json};
 
-use crate::events::Events;
-use crate::sessions::{POLICY, Ran, banker, begin, calls, decide, follow, recorder, says, stage, until, until_state};
+use crate::sessions::{POLICY, Ran, banker, begin, calls, decide, follow, recorder, says, stage};
 use crate::stage::{Stage, text};
 
 const DURABLE: [Kind; 2] = [Kind::Sqlite, Kind::Postgres];
@@ -28,10 +27,10 @@ async fn a_conversation_goes_on_over_several_turns() {
         let bot = stage.agent().await;
         begin(&bot, "how much is there?").await;
         let mut events = follow(&bot).await;
-        assert_eq!(until(&mut events, "done").await["text"], "You have 100.");
+        assert_eq!(events.until("done").await["text"], "You have 100.");
         bot.post("/v1/sessions/s/messages", &json!({ "text": "and again?" })).await.expect(202);
-        assert_eq!(until(&mut events, "done").await["text"], "I remember: 100.");
-        until_state(&mut events, "idle").await;
+        assert_eq!(events.until("done").await["text"], "I remember: 100.");
+        events.until_state("idle").await;
 
         let detail = bot.get("/v1/sessions/s").await.expect(200);
         let entries = detail["transcript"]["items"].as_array().unwrap();
@@ -54,7 +53,7 @@ async fn a_session_goes_on_after_a_restart_with_what_was_decided_meanwhile() {
         let turns = || vec![calls("transfer_money", "{}"), says("Sent.")];
         let before = stage(test.store(), &ran, turns()).await;
         begin(&before.agent().await, "send it").await;
-        let hold = until(&mut follow(&before.agent().await).await, "hold").await;
+        let hold = follow(&before.agent().await).await.until("hold").await;
         before.end().await;
 
         // A server without agents decides, and leaves the session alone.
@@ -64,7 +63,7 @@ async fn a_session_goes_on_after_a_restart_with_what_was_decided_meanwhile() {
         assert!(ran.lock().unwrap().is_empty());
 
         let after = stage(test.reopen().await, &ran, turns()).await;
-        let done = until(&mut follow(&after.agent().await).await, "done").await;
+        let done = follow(&after.agent().await).await.until("done").await;
         assert_eq!((&done["text"], ran.lock().unwrap().len()), (&json!("Sent."), 1), "{kind:?}");
         after.end().await;
     }
@@ -78,12 +77,16 @@ async fn a_session_of_a_crashed_server_is_taken_over() {
     let turns = || vec![calls("transfer_money", "{}"), says("Sent.")];
     let before = stage(test.store(), &ran, turns()).await;
     begin(&before.agent().await, "send it").await;
-    let hold = until(&mut follow(&before.agent().await).await, "hold").await;
+    let hold = follow(&before.agent().await).await.until("hold").await;
     before.crash().await;
 
     let after = stage(test.reopen().await, &ran, turns()).await;
     decide(&after, &hold, "approve").await;
-    let done = until(&mut follow(&after.agent().await).await, "done").await;
+    let mut events = follow(&after.agent().await).await;
+    assert_eq!(events.until("hold_closed").await["hold"]["state"], "approved");
+    assert!(ran.lock().unwrap().is_empty(), "it may still be driven");
+    test.advance(countersign_server::limits::SESSION_LEASE).await;
+    let done = events.until("done").await;
     assert_eq!((&done["text"], ran.lock().unwrap().len()), (&json!("Sent."), 1));
 }
 
@@ -96,7 +99,7 @@ async fn a_run_that_waits_is_put_away_and_comes_back() {
     let bot = stage.agent().await;
     begin(&bot, "send it").await;
     let mut events = follow(&bot).await;
-    let hold = until(&mut events, "hold").await;
+    let hold = events.until("hold").await;
     loop {
         let record = stage.gate.store().record("session-tickets", "bot/s").await.unwrap().unwrap();
         let ticket: Value = serde_json::from_slice(&record.value).unwrap();
@@ -108,7 +111,7 @@ async fn a_run_that_waits_is_put_away_and_comes_back() {
     }
     assert_eq!(bot.get("/v1/sessions/s").await.expect(200)["session"]["state"], "waiting");
     decide(&stage, &hold, "approve").await;
-    assert_eq!(until(&mut events, "done").await["text"], "Sent.");
+    assert_eq!(events.until("done").await["text"], "Sent.");
     assert_eq!(ran.lock().unwrap().len(), 1);
 }
 
@@ -144,13 +147,13 @@ async fn of_two_servers_one_drives_and_both_tell() {
         let (bot, at_other) = (one.agent().await, other.agent().await);
         begin(&bot, "send it").await;
         let mut events = follow(&at_other).await;
-        let hold = until(&mut events, "hold").await;
+        let hold = events.until("hold").await;
         decide(&other, &hold, "approve").await;
-        assert_eq!(until(&mut events, "done").await["text"], "Sent.");
+        assert_eq!(events.until("done").await["text"], "Sent.");
         at_other.post("/v1/sessions/s/messages", &json!({ "text": "again" })).await.expect(202);
         let mut at_one = follow(&bot).await;
-        assert_eq!(until(&mut at_one, "done").await["text"], "Sent.");
-        assert_eq!(until(&mut at_one, "done").await["text"], "Again.");
+        assert_eq!(at_one.until("done").await["text"], "Sent.");
+        assert_eq!(at_one.until("done").await["text"], "Again.");
         assert_eq!((ran.lock().unwrap().len(), asked.load(Ordering::SeqCst)), (1, 3), "{kind:?}");
         one.end().await;
         other.end().await;
@@ -173,7 +176,7 @@ async fn a_sub_agents_hold_shows_with_its_thread_and_path() {
         let before = Stage::with_agents(test.store(), POLICY, agents).await;
         begin(&before.agent().await, "send it").await;
         let mut events = follow(&before.agent().await).await;
-        let hold = until(&mut events, "hold").await;
+        let hold = events.until("hold").await;
         let thread = text(&hold, "thread").to_owned();
         assert!(thread.starts_with("call_"), "{thread}");
         assert_eq!(hold["agent"], json!(["banker", "clerk"]), "{kind:?}");
@@ -182,10 +185,10 @@ async fn a_sub_agents_hold_shows_with_its_thread_and_path() {
         let after = Stage::with_agents(test.reopen().await, POLICY, agents).await;
         let bot = after.agent().await;
         decide(&after, &hold, "approve").await;
-        let mut events = Events::open(&bot, "/v1/sessions/s/events").await;
+        let mut events = follow(&bot).await;
         let mut seen: Vec<(String, String)> = Vec::new();
         loop {
-            let (name, _, data) = events.next().await.unwrap();
+            let (name, _, data) = events.next().await;
             if let Some(thread) = data["thread"].as_str().filter(|_| data["kind"].is_string()) {
                 seen.push((name.clone(), if thread == "main" { "main".into() } else { "clerk".into() }));
             }
@@ -236,11 +239,11 @@ async fn a_run_that_breaks_off_is_failed_until_something_is_said() {
     let (bot, auditor) = (stage.agent().await, stage.with(Role::Auditor, "eve").await);
     begin(&bot, "hello?").await;
     let mut events = follow(&bot).await;
-    assert_eq!(until_state(&mut events, "failed").await["error"], "out of order");
+    assert_eq!(events.until_state("failed").await["error"], "out of order");
     let listed = auditor.get("/v1/sessions").await.expect(200);
     assert_eq!(listed["items"][0]["state"], "failed");
     bot.post("/v1/sessions/s/messages", &json!({ "text": "still there?" })).await.expect(202);
-    assert_eq!(until(&mut events, "done").await["text"], "Here I am.");
-    assert_eq!(until(&mut events, "done").await["text"], "And again.");
-    until_state(&mut events, "idle").await;
+    assert_eq!(events.until("done").await["text"], "Here I am.");
+    assert_eq!(events.until("done").await["text"], "And again.");
+    events.until_state("idle").await;
 }
