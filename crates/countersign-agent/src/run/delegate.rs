@@ -67,7 +67,9 @@ impl Child {
         let mut transcript = Transcript::open(parent.gate.store(), &parent.run.session, &thread).await?;
         match transcript.history.next() {
             Next::Nothing => {
-                transcript.append(Entry::User { text: task_of(call), run: parent.run_name, at: None, message: None }).await
+                transcript
+                    .append(Entry::User { text: task_of(call), run: parent.run_name, at: None, message: None })
+                    .await
             }
             _ => Ok(()),
         }

@@ -37,12 +37,25 @@ pub(super) fn routes() -> Vec<Route> {
         post("/v1/sessions/{id}/cancel", Agent::ROLES, routing::post(cancel), "Ends the run that goes on.")
             .takes::<wire::CancelRun>()
             .answers::<wire::Session>("202"),
-        post("/v1/sessions/{id}/tool-results", Agent::ROLES, routing::post(give), "Gives the result of a client's call.")
-            .takes::<wire::ToolResult>()
-            .answers::<wire::Call>("200"),
-        get("/v1/sessions/{id}/events", Anyone::ROLES, routing::get(stream), "Streams a session from its beginning on.")
-            .query(&["principal", "after"])
-            .streams("200", "Server-sent events: `event` is the name, `id` the place, `data` as docs/reference/api.md says."),
+        post(
+            "/v1/sessions/{id}/tool-results",
+            Agent::ROLES,
+            routing::post(give),
+            "Gives the result of a client's call.",
+        )
+        .takes::<wire::ToolResult>()
+        .answers::<wire::Call>("200"),
+        get(
+            "/v1/sessions/{id}/events",
+            Anyone::ROLES,
+            routing::get(stream),
+            "Streams a session from its beginning on.",
+        )
+        .query(&["principal", "after"])
+        .streams(
+            "200",
+            "Server-sent events: `event` is the name, `id` the place, `data` as docs/reference/api.md says.",
+        ),
     ]
 }
 

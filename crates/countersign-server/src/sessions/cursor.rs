@@ -94,7 +94,8 @@ mod tests {
         }
         let twice = format!("0.1~main.1~{child}.1~{child}.2");
         let long = format!("0.1~main.1{}", "0".repeat(limits::SESSION_CURSOR_BYTES));
-        for text in ["", "0.17", "0.17~main", "0.1~main.x", "0.1~other.1", "0.1~../main.1", "0.1~main.-1", &twice, &long]
+        for text in
+            ["", "0.17", "0.17~main", "0.1~main.x", "0.1~other.1", "0.1~../main.1", "0.1~main.-1", &twice, &long]
         {
             assert_eq!(text.parse::<Mark>(), Err(BadMark), "{text}");
         }

@@ -202,12 +202,7 @@ impl Drive {
     }
 
     /// Watches over a run until it ends or is left.
-    async fn attend(
-        &mut self,
-        stream: RunStream,
-        message: &mut Option<Arc<str>>,
-        hub: &Hub,
-    ) -> Answer<Ended> {
+    async fn attend(&mut self, stream: RunStream, message: &mut Option<Arc<str>>, hub: &Hub) -> Answer<Ended> {
         let mut parking = Parking(Some(stream));
         let mut renewal = interval(limits::SESSION_RENEWED);
         renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -317,9 +312,9 @@ enum Outcome {
 fn outcome(ended: Result<Reply, RunError>) -> Outcome {
     match ended {
         Ok(_)
-        | Err(
-            RunError::Cancelled | RunError::TimedOut(_) | RunError::Expired { .. } | RunError::Limit { .. },
-        ) => Outcome::Over,
+        | Err(RunError::Cancelled | RunError::TimedOut(_) | RunError::Expired { .. } | RunError::Limit { .. }) => {
+            Outcome::Over
+        }
         Err(RunError::Busy) => Outcome::Again,
         Err(error @ RunError::Gate(_)) => {
             tracing::warn!(%error, "a run will be tried again");

@@ -36,10 +36,9 @@ pub(crate) fn entry(thread: &str, agents: &[Arc<str>], number: u32, entry: &Entr
             calls: said.calls.iter().map(|call| wanted(call, eyes)).collect(),
             usage: usage(&Spent { turns: 1, usage: *took }),
         },
-        Entry::Results { given, calls, agent, .. } => What::Results {
-            results: results(given, calls, eyes),
-            handed_to: agent.as_deref().map(str::to_owned),
-        },
+        Entry::Results { given, calls, agent, .. } => {
+            What::Results { results: results(given, calls, eyes), handed_to: agent.as_deref().map(str::to_owned) }
+        }
         Entry::Told { text, thread, .. } => What::Told { text: eyes.text(text), child: thread.to_string() },
         Entry::Stopped { why } => stopped(why),
         // What a newer version wrote down is told as nothing more than that there is something.

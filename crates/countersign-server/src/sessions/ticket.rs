@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
+use countersign::Time;
 use countersign::store::{Expect, Failure, Record, Store, StoreError};
 use countersign::transition::Rejection;
-use countersign::Time;
 use serde::{Deserialize, Serialize};
 
 use super::key::Key;

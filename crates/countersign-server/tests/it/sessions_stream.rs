@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use countersign::memory::MemoryStore;
-use countersign_agent::model::Turn;
+use countersign_agent::Agent;
+use countersign_agent::model::{Scripted, Turn};
 use countersign_testkit::stores::Kind;
 use serde_json::{Value, json};
 
 use crate::events::Events;
-use crate::sessions::{Following, Ran, begin, calls, decide, follow, says, stage};
+use crate::sessions::{Following, POLICY, Ran, begin, calls, decide, follow, recorder, says, stage};
+use crate::stage::{Client, Stage};
 
 const PATH: &str = "/v1/sessions/s/events";
 
@@ -59,19 +61,76 @@ async fn a_reader_that_comes_back_misses_and_repeats_nothing() {
         assert!(place("hold") < place("hold_closed") && place("hold_closed") < place("results"));
         assert!(place("results") < place("done"));
 
-        let told = |told: &[(String, String, Value)]| -> Vec<(String, String)> {
-            told.iter().map(|(name, id, _)| (name.clone(), id.clone())).collect()
-        };
-        for (index, (_, id, _)) in all.iter().enumerate() {
-            let mut again = Events::after(&bot, PATH, id).await;
-            let mut found = Vec::new();
-            while found.len() < all.len() - index - 1 {
-                let (name, id, data) = again.next().await.unwrap();
-                found.extend(id.map(|id| (name, id, data)));
-            }
-            assert_eq!(told(&found), told(&all[index + 1..]), "{kind:?} after {id}");
+        check_every_place(&bot, &all).await;
+    }
+}
+
+/// Reads on from every event, and compares what comes with what came.
+async fn check_every_place(bot: &Client, all: &[(String, String, Value)]) {
+    let told = |told: &[(String, String, Value)]| -> Vec<(String, String)> {
+        told.iter().map(|(name, id, _)| (name.clone(), id.clone())).collect()
+    };
+    for (index, (_, id, _)) in all.iter().enumerate() {
+        let mut again = Events::after(bot, PATH, id).await;
+        let mut found = Vec::new();
+        while found.len() < all.len() - index - 1 {
+            let (name, id, data) = again.next().await.unwrap();
+            found.extend(id.map(|id| (name, id, data)));
+        }
+        assert_eq!(told(&found), told(&all[index + 1..]), "after {id}");
+    }
+}
+
+/// Agents in the background and hand-overs are told where they happened, and reading on from any place tells the same.
+#[tokio::test]
+async fn background_agents_and_hand_overs_are_told_in_order() {
+    const SCRIPT: &str = "
+agents:
+  banker:
+    - calls: [{ tool: ask_clerk, arguments: { task: look } }]
+    - text: The clerk looks.
+    - calls: [{ tool: transfer_to_auditor, arguments: {} }]
+  clerk: [{ calls: [{ tool: read_balance, arguments: {} }] }, { text: It is 100. }]
+  auditor: [{ text: All is well. }]
+";
+    let script = Scripted::from_yaml("script.yml", SCRIPT).unwrap();
+    let ran = Ran::default();
+    let stage = Stage::with_agents(Arc::new(MemoryStore::new()), POLICY, |gate| {
+        let agent = |name: &str| Agent::builder(name, script.playing(name)).gate(gate.clone());
+        let clerk = agent("clerk").tool(recorder("read_balance", &ran)).build().unwrap();
+        let auditor = agent("auditor").build().unwrap();
+        vec![agent("banker").background_agent(clerk).handoff(auditor).build().unwrap()]
+    });
+    let stage = stage.await;
+    let bot = stage.agent().await;
+    begin(&bot, "go").await;
+    let mut live = follow(&bot).await;
+    live.until("done").await;
+
+    let mut events = follow(&bot).await;
+    let mut all = Vec::new();
+    loop {
+        let (name, id, data) = events.next().await;
+        all.extend(id.map(|id| (name.clone(), id, data)));
+        if name == "done" {
+            break;
         }
     }
+    let entries: Vec<String> = all
+        .iter()
+        .filter(|(_, _, data)| data["kind"].is_string())
+        .map(|(name, _, data)| format!("{name} {}", data["agents"].as_array().unwrap().last().unwrap().as_str().unwrap()))
+        .collect();
+    let of = |agent: &str| entries.iter().filter(|entry| entry.ends_with(agent)).cloned().collect::<Vec<_>>();
+    assert_eq!(of("clerk"), ["message clerk", "said clerk", "results clerk", "said clerk"]);
+    let banker = ["message banker", "said banker", "results banker", "said banker", "told banker", "said banker"];
+    assert_eq!(of("banker"), [&banker[..], &["results banker"]].concat());
+    let place = |entry: &str| entries.iter().rposition(|found| found == entry).unwrap();
+    assert!(place("said clerk") < place("told banker"), "{entries:?}");
+    assert_eq!(entries.last().map(String::as_str), Some("done auditor"));
+    let handed = all.iter().filter_map(|(_, _, data)| data["handed_to"].as_str()).collect::<Vec<_>>();
+    assert_eq!(handed, ["auditor"]);
+    check_every_place(&bot, &all).await;
 }
 
 /// A place that is not one of this session's hides nothing: the reader is told to begin anew.
