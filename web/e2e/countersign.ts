@@ -20,6 +20,21 @@ policy:
 limits: { pending_per_session: 20000, submits_per_second: 100000 }
 `
 
+/** Agents that the server runs: a banker who gives the transfer to a clerk; the client moves the money. */
+const AGENTS = `
+model: { provider: scripted, name: script.yml }
+tools: [{ name: transfer_money, description: Moves money., run: { client: true } }]
+agents:
+  banker: { instructions: You help with the bank., sub_agents: [clerk] }
+  clerk: { instructions: You move money., tools: [transfer_money] }
+`
+const SCRIPT = `
+agents:
+  banker: [{ text: I ask the clerk., calls: [{ tool: ask_clerk, arguments: { task: Send 900 to Bo } }] }, { text: The rent is sent. }]
+  clerk: [{ text: I send it., calls: [{ tool: transfer_money, arguments: { to: Bo, amount: 900 } }] }, { text: Bo has it. }]
+`
+const TASKS = '    - { id: tasks, allow: "agent:*" }'
+
 /** What an agent submits. */
 export type NewCall = { tool: string; arguments: unknown; session?: string; server?: string; hint?: string; definition?: unknown; agent?: string[] }
 export type Call = { id: string; state: string; arguments: unknown; refusal: { kind: string; reason?: string } | null; response: unknown }
@@ -33,9 +48,11 @@ export class Countersign {
     private readonly token: string,
   ) {}
 
-  static async start(): Promise<Countersign> {
+  static async start(agents: 'agents' | 'no agents' = 'no agents'): Promise<Countersign> {
     const folder = await mkdtemp(join(tmpdir(), 'countersign-e2e-'))
-    await writeFile(join(folder, 'countersign.yml'), POLICY)
+    const talking = POLICY.replace('  rules:', `  rules:\n${TASKS}`) + AGENTS
+    await writeFile(join(folder, 'countersign.yml'), agents === 'agents' ? talking : POLICY)
+    await writeFile(join(folder, 'script.yml'), SCRIPT)
     const { process, url, sign_in } = await serve(folder, '127.0.0.1:0')
     const made = await promisify(execFile)(program(), ['token', 'create', '--role', 'agent', '--name', 'bank-bot', '--json', ...place(folder)], surroundings(folder))
     return new Countersign(folder, process, url, sign_in, (JSON.parse(made.stdout) as { token: string }).token)
@@ -51,6 +68,31 @@ export class Countersign {
 
   claim(id: string): Promise<{ arguments: unknown; fence: number }> {
     return this.ask('POST', `/v1/calls/${id}/claim`, {})
+  }
+
+  /** Begins a session with an agent that the server runs. */
+  begin(session: { agent: string; session: string; message: string }): Promise<unknown> {
+    return this.ask('POST', '/v1/sessions', session)
+  }
+
+  say(session: string, text: string): Promise<unknown> {
+    return this.ask('POST', `/v1/sessions/${session}/messages`, { text })
+  }
+
+  /** Waits for the call that the client is to run. */
+  async clientCall(session: string): Promise<string> {
+    for (;;) {
+      type Detail = { status: { client_calls: { call: string }[] } }
+      const { status } = await this.ask<Detail>('GET', `/v1/sessions/${session}`)
+      if (status.client_calls[0]) return status.client_calls[0].call
+      await delay(100)
+    }
+  }
+
+  /** Runs a call at the client. */
+  async give(session: string, call: string, output: unknown): Promise<void> {
+    const { fence } = await this.claim(call)
+    await this.ask('POST', `/v1/sessions/${session}/tool-results`, { call, fence, output })
   }
 
   /** Ends the server as a crash would, and starts another on the same store and address. */
@@ -122,6 +164,15 @@ export const test = base.extend<{ countersign: Countersign; inbox: Page }>({
     await expect(page.getByRole('heading', { name: 'Inbox' })).toBeVisible()
     await use(page)
     expect(errors).toEqual([])
+  },
+})
+
+/** The same, with a server that runs agents. */
+export const talking = test.extend({
+  countersign: async ({}, use) => {
+    const countersign = await Countersign.start('agents')
+    await use(countersign)
+    await countersign.stop()
   },
 })
 

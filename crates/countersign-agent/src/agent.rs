@@ -96,6 +96,11 @@ impl Agent {
         &self.inner.gate
     }
 
+    /// How long one of its runs may take.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.inner.timeout
+    }
+
     /// Answers in a session of its own, waiting for people where they are asked.
     ///
     /// Dropping the future leaves the run as a crash would: [`Agent::resume`] goes on with it.

@@ -102,6 +102,11 @@ impl Session {
         Ok(self.agent().gate().finish(id, fence, outcome).await?)
     }
 
+    /// Whether a call of this session is left to its client.
+    pub fn runs_at_client(&self, call: &Call) -> bool {
+        is_clients(self.agent(), call)
+    }
+
     /// The call, if it is this session's and the client's to run.
     async fn clients(&self, id: CallId) -> Result<Arc<Call>, ClientError> {
         let call = self.agent().gate().store().call(id).await.map_err(GateError::from)?;

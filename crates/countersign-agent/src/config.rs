@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use countersign::config::{self, AgentConfig, Config, ModelConfig};
+use countersign::config::{self, AgentConfig, Config, ModelConfig, ToolRun};
 use countersign::{Definition, Gate, Tool, Toolset as _};
 
 use crate::agent::{Agent, Batch};
@@ -15,6 +15,9 @@ use crate::tools::{self, BUILTIN, Bash, Builtin, CustomError, Made, Processes, W
 
 /// The name of the agent there is when the file names none.
 pub const DEFAULT_AGENT: &str = "agent";
+
+/// Built-in tools that touch nothing but the network.
+const NETWORK_TOOLS: [&str; 1] = ["fetch_url"];
 
 /// What the default agent is told about itself.
 const DEFAULT_INSTRUCTIONS: &str = "You work in the user's folder with the tools you have. People may be asked about \
@@ -124,6 +127,18 @@ pub fn all_tools(
         }
     }
     Ok(all)
+}
+
+/// The tools of an agent that run programs or touch files, as whoever runs this process; built-in ones by name.
+///
+/// Requests over the network and tools that a client runs are not among them. A name that means no tool is: whatever it
+/// will mean, nobody looked at it.
+pub fn local_tools(config: &Config, described: &AgentConfig) -> Vec<Arc<str>> {
+    let is_local = |name: &&Arc<str>| match config.tools.iter().find(|tool| tool.name == **name) {
+        Some(tool) => !matches!(tool.run, ToolRun::Client | ToolRun::Http(_)),
+        None => !NETWORK_TOOLS.contains(&&***name),
+    };
+    described.tools.iter().filter(is_local).cloned().collect()
 }
 
 /// Makes an agent, and the agents that it leads to. Those may hand over to one another in circles.

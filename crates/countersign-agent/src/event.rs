@@ -30,6 +30,8 @@ pub enum RunEvent {
         /// Where.
         #[serde(flatten)]
         place: Arc<Place>,
+        /// Which entry of the thread's transcript it will be part of.
+        entry: u32,
         /// What.
         text: Arc<str>,
     },

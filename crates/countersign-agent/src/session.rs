@@ -1,6 +1,7 @@
 //! A session: one conversation, on the store's records, that can be left and gone on with from anywhere.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use countersign::call::Path;
 use countersign::store::{Expect, Failure};
@@ -15,11 +16,12 @@ use crate::event::RunEvent;
 use crate::limits;
 use crate::model::{Message, Usage};
 use crate::run::{self, Run, Thread};
+use crate::stillness::Stillness;
 use crate::stream::{Feed, RunHandle, RunStream, Tail};
-use crate::transcript::{Next, SessionKey, Transcript};
+use crate::transcript::{Next, SessionKey, Stopped, Transcript};
 
 /// Where sessions are listed among the store's records.
-const SESSIONS: &str = "sessions";
+pub(crate) const SESSIONS: &str = "sessions";
 /// The thread every session begins with.
 pub(crate) const MAIN: &str = "main";
 
@@ -49,6 +51,26 @@ pub struct Listed {
     pub agent: Arc<str>,
     /// When it was begun.
     pub created_at: Time,
+    /// For whom the work is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requester: Option<Arc<str>>,
+}
+
+/// Whether a session was there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Created {
+    /// It was not.
+    Now,
+    /// It was.
+    Before,
+}
+
+/// How a run is told of, ended and left.
+#[derive(Default)]
+struct Ways {
+    feed: Option<Feed>,
+    cancel: CancellationToken,
+    stillness: Arc<Stillness>,
 }
 
 /// One conversation with an agent.
@@ -57,6 +79,7 @@ pub struct Session {
     agent: Agent,
     path: Path,
     written: Written,
+    message: Option<Arc<str>>,
 }
 
 /// Whether there may be something to read.
@@ -68,7 +91,7 @@ enum Written {
 
 impl Session {
     pub(crate) fn new(agent: Agent, id: Arc<str>) -> Session {
-        Session { agent, path: Path::session(id), written: Written::Perhaps }
+        Session { agent, path: Path::session(id), written: Written::Perhaps, message: None }
     }
 
     /// A session under a name that was just made up, for one run: there is nothing to read.
@@ -90,6 +113,14 @@ impl Session {
         self
     }
 
+    /// Names what is said next: said again under its name, after a crash or by another driver, it is said once, and the
+    /// run that it began goes on instead.
+    #[must_use]
+    pub fn message(mut self, id: impl Into<Arc<str>>) -> Session {
+        self.message = Some(id.into());
+        self
+    }
+
     /// Its name.
     pub fn id(&self) -> &str {
         self.path.session.as_deref().unwrap_or_default()
@@ -97,12 +128,12 @@ impl Session {
 
     /// Says something and waits for the answer. Calls still open from before are brought to their ends first.
     pub async fn run(&self, text: impl Into<Arc<str>>) -> Result<Reply, RunError> {
-        self.perform(Some(text.into()), None, CancellationToken::new()).await
+        self.perform(Some(text.into()), Ways::default()).await
     }
 
     /// Goes on where the session stopped. One that is done gives its reply again.
     pub async fn resume(&self) -> Result<Reply, RunError> {
-        self.perform(None, None, CancellationToken::new()).await
+        self.perform(None, Ways::default()).await
     }
 
     /// As [`Session::run`], in a task of its own.
@@ -123,6 +154,26 @@ impl Session {
     /// As [`Session::resume`], telling everything on the way; pending holds come first.
     pub fn resume_stream(&self) -> RunStream {
         self.watched(None)
+    }
+
+    /// How long one of its runs may take.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.agent.timeout()
+    }
+
+    /// Lists the session before anything is said in it. One of this name may be there already: then says so.
+    pub async fn create(&self) -> Result<Created, RunError> {
+        check_names(&self.path, None)?;
+        self.list(&self.key()).await
+    }
+
+    /// Ends a run that nobody drives, as [`RunHandle::cancel`] does with one that somebody does.
+    pub async fn cancel(&self) -> Result<(), RunError> {
+        let key = self.key();
+        let _turn = self.agent.inner.sessions.enter(&key).await;
+        self.check_owner(&key).await?;
+        let run = Run::new(self.agent.clone(), self.path.clone(), key, None, Arc::default());
+        run::settle(&run, Stopped::Cancelled).await
     }
 
     /// What was said so far, oldest first.
@@ -148,10 +199,11 @@ impl Session {
 
     fn in_a_task(&self, text: Option<Arc<str>>, feed: Option<Feed>) -> RunHandle {
         let cancel = CancellationToken::new();
+        let stillness: Arc<Stillness> = Arc::default();
         let session = self.clone();
-        let stop = cancel.clone();
-        let task = tokio::spawn(async move { session.perform(text, feed, stop).await });
-        RunHandle::new(self.id().into(), cancel, task)
+        let ways = Ways { feed, cancel: cancel.clone(), stillness: Arc::clone(&stillness) };
+        let task = tokio::spawn(async move { session.perform(text, ways).await });
+        RunHandle::new(self.id().into(), cancel, stillness, task)
     }
 
     fn watched(&self, text: Option<Arc<str>>) -> RunStream {
@@ -160,16 +212,11 @@ impl Session {
     }
 
     /// One run, told to whoever watches. The last event comes after everything the log has.
-    async fn perform(
-        &self,
-        text: Option<Arc<str>>,
-        feed: Option<Feed>,
-        cancel: CancellationToken,
-    ) -> Result<Reply, RunError> {
-        let Some(feed) = feed else { return self.drive(text, None, cancel).await };
+    async fn perform(&self, text: Option<Arc<str>>, mut ways: Ways) -> Result<Reply, RunError> {
+        let Some(feed) = ways.feed.take() else { return self.drive(text, ways).await };
         let driven = async {
             let tail = Tail::start(&self.agent.inner.gate, &self.path, feed.clone()).await?;
-            let driven = self.drive(text, Some(tail.in_step(&feed)), cancel).await;
+            let driven = self.drive(text, Ways { feed: Some(tail.in_step(&feed)), ..ways }).await;
             tail.finish().await;
             driven
         };
@@ -182,23 +229,20 @@ impl Session {
     }
 
     /// One run: opens the session, drives it until it is done or ended, and leaves its history whole.
-    async fn drive(
-        &self,
-        text: Option<Arc<str>>,
-        feed: Option<Feed>,
-        cancel: CancellationToken,
-    ) -> Result<Reply, RunError> {
+    async fn drive(&self, text: Option<Arc<str>>, ways: Ways) -> Result<Reply, RunError> {
+        let Ways { feed, cancel, stillness } = ways;
         check_names(&self.path, text.as_deref())?;
         let key = self.key();
         let _turn = self.agent.inner.sessions.enter(&key).await;
         let transcript = self.open(&key, text.is_some()).await?;
-        let run = Run::new(self.agent.clone(), self.path.clone(), key, feed);
+        let text = text.filter(|_| !self.message.as_ref().is_some_and(|id| transcript.history.heard(id)));
+        let run = Run::new(self.agent.clone(), self.path.clone(), key, feed, stillness);
         let time_left = run::time_left(&run, &transcript.history, text.is_some()).await?;
         let thread = Thread::main(Arc::clone(&run), transcript)?;
         let driven = tokio::select! {
             biased;
             () = cancel.cancelled() => Err(RunError::Cancelled),
-            driven = thread.go(text) => driven,
+            driven = thread.go(text, self.message.clone()) => driven,
             () = run::out_of_time(time_left) => Err(RunError::TimedOut(self.agent.inner.timeout.unwrap_or_default())),
         };
         if let Some(why) = driven.as_ref().err().and_then(RunError::stops) {
@@ -214,19 +258,23 @@ impl Session {
         };
         match transcript.history.next() {
             Next::Nothing if !may_begin => Err(RunError::NoSession(self.id().into())),
-            Next::Nothing => self.list(key).await.map(|()| transcript),
+            Next::Nothing => match self.list(key).await? {
+                Created::Now => Ok(transcript),
+                Created::Before => self.check_owner(key).await.map(|()| transcript),
+            },
             _ => self.check_owner(key).await.map(|()| transcript),
         }
     }
 
-    async fn list(&self, key: &SessionKey) -> Result<(), RunError> {
+    async fn list(&self, key: &SessionKey) -> Result<Created, RunError> {
         let created_at = self.store().now().await?;
         let agent = Arc::clone(self.agent.name());
-        let listed = serde_json::to_vec(&Listed { session: self.id().into(), agent, created_at });
+        let requester = self.path.requester.clone();
+        let listed = serde_json::to_vec(&Listed { session: self.id().into(), agent, created_at, requester });
         let listed = listed.map_err(|error| RunError::Damaged(error.to_string()))?;
         match self.store().put_record(SESSIONS, &key.to_string(), &listed, Expect::Absent, None).await {
-            Ok(_) => Ok(()),
-            Err(Failure::Rejected(Rejection::Conflict)) => self.check_owner(key).await,
+            Ok(_) => Ok(Created::Now),
+            Err(Failure::Rejected(Rejection::Conflict)) => Ok(Created::Before),
             Err(failure) => Err(RunError::Gate(failure.into())),
         }
     }
@@ -242,21 +290,6 @@ impl Session {
             false => Err(RunError::OtherAgent { owner: listed.agent, agent: Arc::clone(self.agent.name()) }),
         }
     }
-}
-
-/// Lists a principal's sessions by name, after one of them.
-pub async fn sessions(
-    store: &dyn Store,
-    principal: &str,
-    after: Option<&str>,
-    limit: usize,
-) -> Result<Vec<Listed>, RunError> {
-    let after = after.map(|after| SessionKey::new(principal, after).to_string());
-    let records = store.records(SESSIONS, &format!("{principal}/"), after.as_deref(), limit).await?;
-    let read = |record: countersign::store::Record| {
-        serde_json::from_slice(&record.value).map_err(|error| RunError::Damaged(error.to_string()))
-    };
-    records.into_iter().map(read).collect()
 }
 
 fn check_names(path: &Path, text: Option<&str>) -> Result<(), RunError> {

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use countersign::call::Path;
 use countersign::event::{Cursor, Event, EventName};
@@ -21,11 +22,13 @@ use crate::error::RunError;
 use crate::event::RunEvent;
 use crate::limits;
 use crate::session::Reply;
+use crate::stillness::Stillness;
 
 /// A run in a task of its own. Awaiting it gives the reply; dropping it lets the run go on.
 pub struct RunHandle {
     session: Arc<str>,
     cancel: CancellationToken,
+    stillness: Arc<Stillness>,
     task: JoinHandle<Result<Reply, RunError>>,
 }
 
@@ -33,9 +36,10 @@ impl RunHandle {
     pub(crate) fn new(
         session: Arc<str>,
         cancel: CancellationToken,
+        stillness: Arc<Stillness>,
         task: JoinHandle<Result<Reply, RunError>>,
     ) -> RunHandle {
-        RunHandle { session, cancel, task }
+        RunHandle { session, cancel, stillness, task }
     }
 
     /// The session it runs in.
@@ -50,6 +54,21 @@ impl RunHandle {
 
     /// Stops driving the run without ending it. Its holds stay, and resuming the session goes on.
     pub fn park(self) {
+        self.task.abort();
+    }
+
+    /// Parks the run if it only waits: for people, or for the session's client. Says whether it does.
+    pub fn park_if_waiting(&self) -> bool {
+        let waits = self.stillness.close_if_still();
+        if waits {
+            self.task.abort();
+        }
+        waits
+    }
+
+    /// Parks the run at the next moment in which no tool of it runs and no model answers; after this time, anyway.
+    pub async fn park_when_still(self, within: Duration) {
+        let _ = tokio::time::timeout(within, self.stillness.close()).await;
         self.task.abort();
     }
 }
@@ -99,6 +118,16 @@ impl RunStream {
     /// Stops driving the run without ending it, as [`RunHandle::park`] does.
     pub fn park(self) {
         self.handle.park();
+    }
+
+    /// Parks the run if it only waits, as [`RunHandle::park_if_waiting`] does.
+    pub fn park_if_waiting(&self) -> bool {
+        self.handle.park_if_waiting()
+    }
+
+    /// Parks the run when nothing of it is being done, as [`RunHandle::park_when_still`] does.
+    pub async fn park_when_still(self, within: Duration) {
+        self.handle.park_when_still(within).await;
     }
 
     /// Lets the rest of the events go and waits for the reply.

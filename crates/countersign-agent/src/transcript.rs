@@ -3,6 +3,7 @@
 //! What to do next is a function of the entries alone ([`History::next`]), so a run goes on after a restart where it
 //! stopped. Two drivers cannot both append: the place of each entry is written only where nothing stands yet.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use countersign::store::{Expect, Failure};
@@ -15,26 +16,48 @@ use crate::limits;
 use crate::model::{Given, Message, Said, Usage};
 
 /// Where transcripts are kept among the store's records.
-const TRANSCRIPTS: &str = "transcript";
+pub(crate) const TRANSCRIPTS: &str = "transcript";
 
-/// One thing that happened in a thread. Tagged from outside, so that JSON inside is read byte for byte.
+// Tagged from outside, so that JSON inside is read byte for byte.
+/// One thing that happened in a thread, as it is written down.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Entry {
+#[non_exhaustive]
+pub enum Entry {
     /// A run begins: the user said something, or a parent gave a task.
     User {
+        /// What.
         text: Arc<str>,
+        /// The run's name within the session.
         run: Arc<str>,
+        /// When, where the run has an end.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<Time>,
+        /// The sender's name for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<Arc<str>>,
     },
     /// A background child ended; the runtime tells the model.
-    Told { text: Arc<str>, thread: Arc<str>, spent: Spent },
+    Told {
+        /// What the model reads.
+        text: Arc<str>,
+        /// The child's thread.
+        thread: Arc<str>,
+        /// What the child took.
+        spent: Spent,
+    },
     /// The model answered.
-    Model { said: Said, usage: Usage },
+    Model {
+        /// What.
+        said: Said,
+        /// What it took.
+        usage: Usage,
+    },
     /// The calls of the turn before came to their ends.
     Results {
+        /// What the model reads of each, in the order of the calls.
         given: Vec<Given>,
+        /// Our ids of the calls.
         calls: Vec<CallId>,
         /// Whom the thread was handed over to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,31 +70,53 @@ pub(crate) enum Entry {
         spent: Spent,
     },
     /// The run was ended before its time. Nothing goes on until the user says something.
-    Stopped { why: Stopped },
+    Stopped {
+        /// Why.
+        why: Stopped,
+    },
 }
 
 /// A background child.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Started {
-    pub(crate) agent: Arc<str>,
-    pub(crate) thread: Arc<str>,
+pub struct Started {
+    /// The agent.
+    pub agent: Arc<str>,
+    /// Its thread.
+    pub thread: Arc<str>,
 }
 
 /// Why a run was ended before its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Stopped {
+#[non_exhaustive]
+pub enum Stopped {
+    /// Somebody cancelled it.
     Cancelled,
+    /// It took too long.
     TimedOut,
-    Expired { call: CallId, tool: Arc<str> },
-    Limit { limit: Arc<str>, allowed: u64 },
+    /// Nobody decided about a call in time, and its rule ends the run.
+    Expired {
+        /// The call.
+        call: CallId,
+        /// Its tool.
+        tool: Arc<str>,
+    },
+    /// It reached a limit.
+    Limit {
+        /// Which.
+        limit: Arc<str>,
+        /// How much there was.
+        allowed: u64,
+    },
 }
 
 /// What a run took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Spent {
-    pub(crate) turns: u64,
-    pub(crate) usage: Usage,
+pub struct Spent {
+    /// Turns of models.
+    pub turns: u64,
+    /// Tokens, and what they cost.
+    pub usage: Usage,
 }
 
 impl std::ops::AddAssign for Spent {
@@ -119,6 +164,8 @@ pub(crate) struct History {
     pub(crate) spent: Spent,
     /// The last call whose result is written down.
     pub(crate) last_call: Option<CallId>,
+    /// What was said under a name.
+    heard: HashSet<Arc<str>>,
     stopped: Option<Stopped>,
 }
 
@@ -134,6 +181,7 @@ impl Default for History {
             children: Vec::new(),
             spent: Spent::default(),
             last_call: None,
+            heard: HashSet::new(),
             stopped: None,
         }
     }
@@ -160,6 +208,11 @@ impl History {
         }
     }
 
+    /// Whether something was said under this name.
+    pub(crate) fn heard(&self, message: &str) -> bool {
+        self.heard.contains(message)
+    }
+
     /// The number of the last entry: what calls of the last turn are named by.
     pub(crate) fn turn(&self) -> u32 {
         self.entries.saturating_sub(1)
@@ -169,7 +222,8 @@ impl History {
         self.entries += 1;
         self.stopped = None;
         match entry {
-            Entry::User { text, run, at } => {
+            Entry::User { text, run, at, message } => {
+                self.heard.extend(message);
                 self.run = run;
                 self.runs += 1;
                 self.began = at;
@@ -226,6 +280,16 @@ impl Transcript {
         session: &SessionKey,
         thread: &str,
     ) -> Result<Transcript, RunError> {
+        Transcript::open_seeing(store, session, thread, |_| {}).await
+    }
+
+    /// Reads a thread, and shows each entry on the way.
+    pub(crate) async fn open_seeing(
+        store: &Arc<dyn Store>,
+        session: &SessionKey,
+        thread: &str,
+        mut seen: impl FnMut(&Entry),
+    ) -> Result<Transcript, RunError> {
         let mut transcript = Transcript::fresh(store, session, thread);
         let mut after: Option<String> = None;
         loop {
@@ -240,7 +304,9 @@ impl Transcript {
                     )));
                 }
                 let damaged = |error| RunError::Damaged(format!("the entry `{}`: {error}", record.key));
-                transcript.history.push(serde_json::from_slice(&record.value).map_err(damaged)?);
+                let entry = serde_json::from_slice(&record.value).map_err(damaged)?;
+                seen(&entry);
+                transcript.history.push(entry);
                 after = Some(record.key);
             }
             if whole {
@@ -296,7 +362,7 @@ mod tests {
     use crate::model::Wanted;
 
     fn user() -> Entry {
-        Entry::User { text: "hi".into(), run: "r1".into(), at: None }
+        Entry::User { text: "hi".into(), run: "r1".into(), at: None, message: None }
     }
 
     fn model(calls: usize) -> Entry {

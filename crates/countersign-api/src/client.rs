@@ -13,19 +13,21 @@
 //! # Ok(()) }
 //! ```
 
+mod events;
+mod sessions;
+
 use std::fmt;
 use std::time::Duration;
 
 use countersign::{CallId, GrantId, HoldId};
-use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
+use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::wire::{self, Page, Problem};
 
-mod events;
-
 pub use events::{Events, Told};
+pub use sessions::SessionEvents;
 
 /// How long a server may take to answer, beyond the time it is asked to wait.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
@@ -281,7 +283,7 @@ impl Client {
         if response.status().is_success() {
             return Ok(Events::new(response));
         }
-        Err(refusal(response.status(), &body(response).await?))
+        Err(failed(response).await)
     }
 
     /// All doubts.
@@ -347,15 +349,13 @@ impl Client {
 
 async fn read<T: DeserializeOwned>(request: RequestBuilder) -> Result<T, ClientError> {
     let response = request.send().await.map_err(lost)?;
-    let status = response.status();
-    let bytes = body(response).await?;
-    match status.is_success() {
-        true => serde_json::from_slice(&bytes).map_err(|error| ClientError::Strange(error.to_string())),
-        false => Err(refusal(status, &bytes)),
+    if !response.status().is_success() {
+        return Err(failed(response).await);
     }
+    serde_json::from_slice(&whole(response).await?).map_err(|error| ClientError::Strange(error.to_string()))
 }
 
-async fn body(mut response: Response) -> Result<Vec<u8>, ClientError> {
+async fn whole(mut response: Response) -> Result<Vec<u8>, ClientError> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(lost)? {
         bytes.extend_from_slice(&chunk);
@@ -366,10 +366,13 @@ async fn body(mut response: Response) -> Result<Vec<u8>, ClientError> {
     Ok(bytes)
 }
 
-fn refusal(status: StatusCode, bytes: &[u8]) -> ClientError {
-    match serde_json::from_slice::<Problem>(bytes) {
-        Ok(problem) => ClientError::Refused(Box::new(problem)),
-        Err(_) => ClientError::Strange(format!("status {status}")),
+/// Why a request was not done.
+async fn failed(response: Response) -> ClientError {
+    let status = response.status();
+    match whole(response).await.map(|bytes| serde_json::from_slice::<Problem>(&bytes)) {
+        Ok(Ok(problem)) => ClientError::Refused(Box::new(problem)),
+        Ok(Err(_)) => ClientError::Strange(format!("status {status}")),
+        Err(error) => error,
     }
 }
 

@@ -3,6 +3,7 @@
 //! The only crate that reads arguments, environment and terminal, and the only one that ends a process. It wires the
 //! library up and shows what comes of it; the library decides.
 
+mod agents;
 mod browser;
 mod commands;
 mod demo;

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use crate::metrics::Metrics;
 use crate::rate::Rates;
+use crate::sessions::Sessions;
 use crate::tail::Tail;
 use crate::ui::Ui;
 
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) rates: Rates,
     pub(crate) metrics: Metrics,
     pub(crate) tail: Tail,
+    pub(crate) sessions: Arc<Sessions>,
     /// Turns true when the server ends.
     pub(crate) ending: watch::Receiver<bool>,
 }

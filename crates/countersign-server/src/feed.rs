@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use countersign::call::Chain;
 use countersign::event::{Cursor, Event};
-use countersign::store::{CallFilter, EventFilter, StoreError};
+use countersign::store::{CallFilter, EventFilter, Store, StoreError};
 use countersign::{CallId, HoldId, limits as core_limits};
 use countersign_api::wire::Role;
 use tokio::sync::broadcast::error::RecvError;
@@ -109,17 +109,7 @@ impl Feed {
 
     /// A place beyond the end, or of another log, would hide what happens before it is reached.
     async fn check(&mut self, after: Cursor) -> Result<(), StoreError> {
-        let before = match (after.major, after.minor) {
-            (_, minor @ 1..) => Cursor { minor: minor - 1, ..after },
-            (major @ 1.., 0) => Cursor { major: major - 1, minor: u64::from(u32::MAX) },
-            (0, 0) => {
-                self.stage = Stage::History(after);
-                return Ok(());
-            }
-        };
-        let filter = EventFilter { limit: Some(1), ..EventFilter::default() };
-        let found = self.app.store().events(before, filter).await?;
-        if found.first().is_some_and(|event| event.cursor == after) {
+        if is_in_log(&**self.app.store(), after, EventFilter::default()).await? {
             self.stage = Stage::History(after);
         } else {
             self.stage = Stage::Done;
@@ -210,4 +200,15 @@ impl Feed {
         let call = self.app.store().call(call).await?;
         Ok(call.is_some_and(|call| call.facts.path.principal == self.principal.name))
     }
+}
+
+/// Whether a place is one of this log: its beginning, or that of an event that the filter lets through.
+pub(crate) async fn is_in_log(store: &dyn Store, place: Cursor, filter: EventFilter) -> Result<bool, StoreError> {
+    let before = match (place.major, place.minor) {
+        (_, minor @ 1..) => Cursor { minor: minor - 1, ..place },
+        (major @ 1.., 0) => Cursor { major: major - 1, minor: u64::from(u32::MAX) },
+        (0, 0) => return Ok(true),
+    };
+    let found = store.events(before, EventFilter { limit: Some(1), ..filter }).await?;
+    Ok(found.first().is_some_and(|event| event.cursor == place))
 }

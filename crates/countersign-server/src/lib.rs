@@ -33,6 +33,7 @@ mod rate;
 mod routes;
 mod serve;
 mod server;
+mod sessions;
 mod table;
 mod tail;
 mod ui;

@@ -66,3 +66,37 @@ pub const INSIGHT_ROWS: usize = 50;
 pub const TOKENS: usize = 10_000;
 /// Combinations of route, method and status that are counted.
 pub const COUNTED: usize = 10_000;
+/// Bytes of one message to an agent that the server runs.
+pub const SAID_BYTES: usize = 256 * 1024;
+/// Messages of one session that wait for its run to end.
+pub const MESSAGES_QUEUED: usize = 16;
+/// Sessions that one server drives at once; the others wait their turn.
+pub const SESSIONS_DRIVEN: usize = 256;
+/// How long a server has a session to itself before it must say again that it drives it.
+pub const SESSION_LEASE: Duration = Duration::from_secs(10);
+/// How often it says so.
+pub const SESSION_RENEWED: Duration = Duration::from_secs(3);
+/// How often a server looks for sessions that nobody drives and that should be driven.
+pub const SESSIONS_SWEPT: Duration = Duration::from_secs(5);
+/// How long a run may wait for people or its client before it is put away. It comes back when something happens.
+pub const PARKED_AFTER: Duration = Duration::from_secs(3);
+/// How often a run is tried again whose store or gate failed.
+pub const SESSION_ATTEMPTS: u32 = 5;
+/// The first pause before that; it doubles each time.
+pub const SESSION_PAUSE: Duration = Duration::from_millis(500);
+/// How often a record that others write, too, is read and written anew.
+pub const WRITE_ATTEMPTS: usize = 20;
+/// Pieces of text that a reader of a session may be behind before it gets the text so far anew.
+pub const TEXT_BEHIND: usize = 256;
+/// Bytes of a model's unfinished answer that are kept for readers who come late.
+pub const TEXT_KEPT: usize = 256 * 1024;
+/// How often people see more of an unfinished answer: secrets are masked in all of it each time.
+pub const TEXT_EVERY: Duration = Duration::from_millis(250);
+/// How often a stream of a session looks whether another server moved it.
+pub const SESSION_LOOKED: Duration = Duration::from_secs(2);
+/// Bytes of a cursor of a session's stream.
+pub const SESSION_CURSOR_BYTES: usize = 16 * 1024;
+/// Threads of a session that are open at once, as a cursor of its stream names them.
+pub const SESSION_THREADS: usize = 256;
+/// Entries or events of a session that are read at once.
+pub const SESSION_ROWS: usize = 200;

@@ -12,8 +12,10 @@ use countersign::redact::Redactor;
 use countersign::signer::Signer;
 use countersign::store::StoreError;
 use countersign::{Gate, Limits};
+use countersign_agent::Agent;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::app::{App, Shared};
 use crate::auth::guard;
@@ -22,6 +24,7 @@ use crate::metrics::{self, Metrics};
 use crate::rate::Rates;
 use crate::routes;
 use crate::serve::{self, Door, ListenError, Tls};
+use crate::sessions::{Sessions, Supervisor};
 use crate::tail::Tail;
 use crate::ui::{self, Ui};
 use crate::{headers, problem};
@@ -36,6 +39,7 @@ pub struct ServerBuilder {
     redactor: Redactor,
     limits: Limits,
     ui: Ui,
+    agents: Vec<Agent>,
 }
 
 /// Why a server cannot start.
@@ -45,6 +49,9 @@ pub enum StartError {
     /// It cannot listen there.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// An agent's calls would be judged by other rules than the server's.
+    #[error("the agent `{0}` stands behind another gate than the server's")]
+    OtherGate(Arc<str>),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -100,7 +107,14 @@ impl ServerBuilder {
         self
     }
 
-    /// Takes the address, and begins to follow the store.
+    /// The agents that clients may begin sessions with. Their tools run in this process, as its user.
+    #[must_use]
+    pub fn agents(mut self, agents: impl IntoIterator<Item = Agent>) -> Self {
+        self.agents.extend(agents);
+        self
+    }
+
+    /// Takes the address, and begins to follow the store and to drive sessions.
     pub async fn bind(self) -> Result<Server, StartError> {
         serve::check_address(self.listen, self.tls.is_some())?;
         let bind = |error| ListenError::Bind(self.listen, error);
@@ -109,9 +123,17 @@ impl ServerBuilder {
         let mut hosts = self.hosts;
         hosts.extend(serve::hosts_of(address));
         let Some(host) = hosts.first().cloned() else { return Err(ListenError::NoHost(address).into()) };
+        if let Some(agent) = self.agents.iter().find(|agent| !agent.gate().is_same(&self.gate)) {
+            return Err(StartError::OtherGate(Arc::clone(agent.name())));
+        }
         let (ending, ended) = watch::channel(false);
+        let tail = Tail::begin(self.gate.clone()).await?;
+        let (sessions, woken) = Sessions::new(self.gate.clone(), self.agents);
+        let supervisor = Supervisor::new(Arc::clone(&sessions), tail.clone(), woken, ended.clone());
+        let driving = AbortOnDropHandle::new(tokio::spawn(supervisor.run()));
         let app = App::new(Shared {
-            tail: Tail::begin(self.gate.clone()).await?,
+            tail,
+            sessions,
             gate: self.gate,
             signer: self.signer,
             redactor: self.redactor,
@@ -125,7 +147,7 @@ impl ServerBuilder {
         });
         let scheme = if app.tls { "https" } else { "http" };
         let door = Door::open(listener, self.tls).map_err(bind)?;
-        Ok(Server { door, router: router(app), url: format!("{scheme}://{host}"), address, ending })
+        Ok(Server { door, router: router(app), url: format!("{scheme}://{host}"), address, ending, driving })
     }
 }
 
@@ -136,6 +158,8 @@ pub struct Server {
     url: String,
     address: SocketAddr,
     ending: watch::Sender<bool>,
+    /// Drives sessions until it is dropped.
+    driving: AbortOnDropHandle<()>,
 }
 
 impl Server {
@@ -150,6 +174,7 @@ impl Server {
             redactor: Redactor::standard(),
             limits: Limits::default(),
             ui: Ui::placeholder(),
+            agents: Vec::new(),
         }
     }
 
@@ -163,14 +188,18 @@ impl Server {
         self.address
     }
 
-    /// Serves until `end` resolves; then no more requests are taken, streams end, and open requests finish.
+    /// Serves until `end` resolves; then no more requests are taken, streams end, open requests finish, and sessions are
+    /// left where another server, or the next start, goes on with them.
     pub async fn run(self, end: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
         let ending = self.ending;
         let end = async move {
             end.await;
             let _ = ending.send(true);
         };
-        serve::serve(self.door, self.router, end).await
+        let served = serve::serve(self.door, self.router, end).await;
+        // A run that does not come to a halt in time is left where it is, as in a crash.
+        let _ = tokio::time::timeout(limits::DRAIN_WITHIN, self.driving).await;
+        served
     }
 }
 

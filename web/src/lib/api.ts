@@ -4,6 +4,7 @@ import type {
   Call, Decided, Event, Explained, Grant, GrantPreview, Hold, HoldDetail, Insights, Me, NewDecision, Page, Policy,
   Problem, Remember,
 } from './types'
+import type { SessionBrief } from './transcript'
 
 /** A refusal of the server, with its stable code. */
 export class ApiError extends Error {
@@ -70,10 +71,19 @@ export const insights = (hours: number) => get<Insights>('/v1/insights', { hours
 export const halt = (reason: string) => post<unknown>('/v1/halt', { reason })
 export const resume = () => post<unknown>('/v1/resume', {})
 
+/** Sessions that the server runs. */
+export const sessions = (after: string | null) => get<Page<SessionBrief>>('/v1/sessions', { after, limit: PAGE })
+
 /** Opens the live stream. */
-export async function events(after: string | null, signal: AbortSignal): Promise<ReadableStream<Uint8Array>> {
+export const events = (after: string | null, signal: AbortSignal) => stream(address('/v1/events', { after }), signal)
+
+/** Opens the stream of a session that the server runs. */
+export const talk = (principal: string, session: string, after: string | null, signal: AbortSignal) =>
+  stream(address(`/v1/sessions/${encodeURIComponent(session)}/events`, { principal, after }), signal)
+
+async function stream(path: string, signal: AbortSignal): Promise<ReadableStream<Uint8Array>> {
   const headers = { accept: 'text/event-stream' }
-  const answer = await fetch(address('/v1/events', { after }), { headers, signal, credentials: 'same-origin', cache: 'no-store' })
+  const answer = await fetch(path, { headers, signal, credentials: 'same-origin', cache: 'no-store' })
   if (!answer.ok || !answer.body) throw new ApiError(await problemOf(answer))
   return answer.body
 }

@@ -1,4 +1,5 @@
-/** Sessions, told from their calls. */
+/** Sessions, told from their calls and from the server's list of those it runs. */
+import type { SessionBrief, SessionState } from './transcript'
 import type { Call } from './types'
 
 export type Session = {
@@ -11,11 +12,19 @@ export type Session = {
   refused: number
   first: string
   last: string
+  /** How it stands, where the server runs it. */
+  state: SessionState | null
 }
 
-/** Puts calls into their sessions, the one that moved last first. */
-export function sessionsOf(calls: Call[]): Session[] {
+/** Puts calls into their sessions, and adds those that the server runs; the one that moved last first. */
+export function sessionsOf(calls: Call[], run: SessionBrief[] = []): Session[] {
   const found = new Map<string, Session>()
+  for (const { principal, session, agent, state, created_at } of run) {
+    const key = `${principal}/${session}`
+    found.set(key, {
+      key, principal, session, state, agents: [agent], calls: 0, pending: 0, refused: 0, first: created_at, last: created_at,
+    })
+  }
   for (const call of calls) {
     if (call.session === null) continue
     const key = `${call.principal}/${call.session}`
@@ -31,6 +40,7 @@ export function sessionsOf(calls: Call[]): Session[] {
       refused: (known?.refused ?? 0) + (call.refusal === null ? 0 : 1),
       first: least(known?.first, call.created_at),
       last: most(known?.last, call.updated_at),
+      state: known?.state ?? null,
     })
   }
   return [...found.values()].sort((one, other) => (one.last < other.last ? 1 : -1))

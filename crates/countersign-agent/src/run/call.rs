@@ -6,12 +6,26 @@ use countersign::call::{Outcome, Repeat, ResolvedAs};
 use countersign::refusal::Wording;
 use countersign::{Call, CallId, CallState, Gate, GateError, Json, Refusal, RefusalKind, Tool};
 
+use crate::stillness::Stillness;
+
 /// Brings a call to its end and runs its tool if it may: waits for people, claims, runs, records.
 ///
 /// Where somebody else runs it, waits for them; where they were lost, goes on as far as the tool may be repeated.
-pub(super) async fn run_to_end(gate: &Gate, tool: &dyn Tool, id: CallId) -> Result<Arc<Call>, GateError> {
+pub(super) async fn run_to_end(
+    gate: &Gate,
+    tool: &dyn Tool,
+    call: &Call,
+    stillness: &Stillness,
+) -> Result<Arc<Call>, GateError> {
+    let id = call.id;
+    if call.state == CallState::Pending {
+        // A run that waits for people may be left; one whose tool runs may not.
+        gate.wait(id).await?;
+    }
     loop {
+        let busy = stillness.begin().await;
         let call = gate.resume(tool, id).await?;
+        drop(busy);
         match call.state {
             CallState::Executing => elsewhere(gate, &call).await?,
             CallState::InDoubt if call.repeat == Repeat::Verifiable => return gate.verify(tool, id).await,

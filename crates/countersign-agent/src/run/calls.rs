@@ -200,7 +200,7 @@ impl Turn {
         let call = match &slot {
             Some(_) if before_us && has_ended(&call) => call,
             Some(slot) if matches!(slot.kind, Kind::Client) => run_by_client(&self.gate, &*slot.tool, call.id).await?,
-            Some(slot) => run_to_end(&self.gate, &*slot.tool, call.id).await?,
+            Some(slot) => run_to_end(&self.gate, &*slot.tool, &call, &self.run.stillness).await?,
             None => call,
         };
         let (text, is_error) = words(&call, &self.agent.inner.wording);

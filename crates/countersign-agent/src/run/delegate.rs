@@ -50,7 +50,7 @@ impl Child {
         async move {
             let mut thread = self.open().await?;
             if let (Next::Nothing, Some(task)) = (thread.transcript.history.next(), task) {
-                thread.begin(task).await?;
+                thread.begin(task, None).await?;
             }
             let run = Arc::clone(&thread.run);
             run.tell(|| RunEvent::ChildBegan { place: Arc::clone(&thread.place) });
@@ -67,7 +67,9 @@ impl Child {
         let mut transcript = Transcript::open(parent.gate.store(), &parent.run.session, &thread).await?;
         match transcript.history.next() {
             Next::Nothing => {
-                transcript.append(Entry::User { text: task_of(call), run: parent.run_name, at: None }).await
+                transcript
+                    .append(Entry::User { text: task_of(call), run: parent.run_name, at: None, message: None })
+                    .await
             }
             _ => Ok(()),
         }

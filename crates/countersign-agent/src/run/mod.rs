@@ -25,6 +25,7 @@ use crate::agent::Agent;
 use crate::error::RunError;
 use crate::event::{Place, RunEvent};
 use crate::session::{MAIN, Reply};
+use crate::stillness::Stillness;
 use crate::stream::Feed;
 use crate::transcript::{Entry, History, Next, SessionKey, Spent, Transcript};
 
@@ -37,12 +38,19 @@ pub(crate) struct Run {
     session: SessionKey,
     feed: Option<Feed>,
     meter: Meter,
+    stillness: Arc<Stillness>,
 }
 
 impl Run {
-    pub(crate) fn new(agent: Agent, path: Path, session: SessionKey, feed: Option<Feed>) -> Arc<Run> {
+    pub(crate) fn new(
+        agent: Agent,
+        path: Path,
+        session: SessionKey,
+        feed: Option<Feed>,
+        stillness: Arc<Stillness>,
+    ) -> Arc<Run> {
         let meter = Meter::new(agent.inner.limits);
-        Arc::new(Run { agent, path, session, feed, meter })
+        Arc::new(Run { agent, path, session, feed, meter, stillness })
     }
 
     /// Tells whoever watches. Nothing is even built where nobody does.
@@ -109,10 +117,10 @@ impl Thread {
     }
 
     /// Drives the session's own thread: what was left open, then what is said now, then until it is done.
-    pub(crate) async fn go(mut self, text: Option<Arc<str>>) -> Result<Reply, RunError> {
+    pub(crate) async fn go(mut self, text: Option<Arc<str>>, message: Option<Arc<str>>) -> Result<Reply, RunError> {
         if let Some(text) = text {
             self.close_what_is_open().await?;
-            self.begin(text).await?;
+            self.begin(text, message).await?;
         }
         let path = self.run.path.clone();
         let Answer { text, spent } = self.drive().await?;
@@ -158,7 +166,7 @@ impl Thread {
     }
 
     /// Begins a run: a user said something, or a parent gave a task.
-    async fn begin(&mut self, text: Arc<str>) -> Result<(), RunError> {
+    async fn begin(&mut self, text: Arc<str>, message: Option<Arc<str>>) -> Result<(), RunError> {
         if &*self.place.thread == MAIN {
             self.run_name = format!("r{}", self.transcript.history.runs + 1).into();
             self.run.meter.reset();
@@ -168,7 +176,7 @@ impl Thread {
             None => None,
         };
         self.resumed = false;
-        self.transcript.append(Entry::User { text, run: Arc::clone(&self.run_name), at }).await
+        self.transcript.append(Entry::User { text, run: Arc::clone(&self.run_name), at, message }).await
     }
 
     /// Whose calls this thread makes.

@@ -25,6 +25,8 @@ impl Thread {
             tools: Arc::clone(&agent.tools.listing(&self.gate).offers),
             max_tokens: agent.max_tokens,
         };
+        let run = Arc::clone(&self.run);
+        let _busy = run.stillness.begin().await;
         let (said, usage) = self.listen(prompt).await?;
         self.run.meter.add(Spent { turns: 1, usage });
         self.run.tell(|| RunEvent::Turn { place: Arc::clone(&self.place), usage });
@@ -42,7 +44,8 @@ impl Thread {
                 Piece::Text(text) => {
                     bytes += text.len();
                     said.text.push_str(&text);
-                    self.run.tell(|| RunEvent::Text { place: Arc::clone(&self.place), text: text.into() });
+                    let (place, entry) = (&self.place, self.transcript.history.entries);
+                    self.run.tell(|| RunEvent::Text { place: Arc::clone(place), entry, text: text.into() });
                 }
                 Piece::Call(wanted) => {
                     bytes += wanted.arguments.len() + wanted.name.len() + wanted.label.len();

@@ -129,7 +129,7 @@ async fn a_hold_at_depth_two_shows_on_the_root_stream() {
                 held.push(agents(&hold).join("/"));
                 bed.approve(&hold).await;
             }
-            RunEvent::Text { place, text } => texts.push((place.agents.len(), text.to_string())),
+            RunEvent::Text { place, text, .. } => texts.push((place.agents.len(), text.to_string())),
             _ => {}
         }
     }

@@ -14,6 +14,7 @@ mod loop_durable;
 mod loop_limits;
 mod loop_offers;
 mod loop_restart;
+mod loop_sessions;
 mod loop_stream;
 mod loop_team;
 mod loop_time;

@@ -10,6 +10,7 @@ mod insight;
 mod page;
 mod policy;
 mod problem;
+mod session;
 mod time;
 mod token;
 mod who;
@@ -27,6 +28,10 @@ pub use insight::{Insights, Moment, Tally, Timing};
 pub use page::Page;
 pub use policy::{Explain, Explained, Halt, Halted, Policy, Reason};
 pub use problem::{Code, Problem};
+pub use session::{
+    CallResult, CancelRun, ClientCall, ClosedHold, NewMessage, NewSession, Session, SessionDetail, SessionEntry,
+    SessionEvent, SessionState, SessionStatus, SessionText, SessionThread, SessionUsage, ToolResult, WantedCall, What,
+};
 pub use time::{BadSpan, Span, timestamp};
 pub use token::{MadeToken, NewToken, Role, Token};
 pub use who::{Health, Me, SignIn};

@@ -12,6 +12,7 @@ use countersign_server::people::{self, PeopleError};
 use countersign_server::{Server, StartError, Tls, Ui};
 use serde_json::json;
 
+use crate::agents::{self, LocalTools};
 use crate::browser;
 use crate::commands::Form;
 use crate::desk::begin_gate;
@@ -28,7 +29,8 @@ use crate::watch::Watcher;
 /// Serve the approval inbox: agents send their calls, people decide in the browser
 ///
 /// Prints a link that signs you in, once and for ten minutes; `countersign token link` makes another. On a terminal with
-/// a screen it opens your browser, too. Agents need a token: `countersign token create`.
+/// a screen it opens your browser, too. Agents need a token: `countersign token create`. Agents of the configuration run
+/// here, and clients talk to them over HTTP.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -46,6 +48,12 @@ pub(crate) struct Args {
     tls_key: Option<PathBuf>,
     #[command(flatten)]
     place: Place,
+    /// Do not run the configuration's agents
+    #[arg(long)]
+    no_agents: bool,
+    /// Let agents' tools run programs and touch files as the user of this server: they could read its store and its keys
+    #[arg(long, conflicts_with = "no_agents")]
+    dangerously_run_tools_as_server: bool,
     /// Do not open the browser
     #[arg(long)]
     no_open: bool,
@@ -75,9 +83,13 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     let follows_store = store.policy().await?.is_some();
     let _watcher = if follows_store { None } else { watch(&settings, &home, &gate)? };
 
+    let agents = match args.no_agents {
+        true => Vec::new(),
+        false => agents::served(&settings, &home, &address_of_store, &gate, local_tools(&args))?,
+    };
     let redact = &settings.config.redact;
     let redactor = Redactor::new(&redact.keys, &redact.values).map_err(Fault::failed)?.and_standard();
-    let builder = Server::builder(gate).signer(signer).redactor(redactor).ui(page());
+    let builder = Server::builder(gate).signer(signer).redactor(redactor).ui(page()).agents(agents);
     let mut builder = builder.limits(settings.config.limits.clone());
     if let Some(address) = address(&args, &settings)? {
         builder = builder.listen(address);
@@ -120,6 +132,13 @@ fn watch(settings: &Settings, home: &Home, gate: &Gate) -> Result<Option<Watcher
     let Some(found) = settings.file.clone() else { return Ok(None) };
     let (home, files) = (home.clone(), found.clone());
     Watcher::start(files.files(), gate.clone(), move || found.read(&home).map(|config| config.policy)).map(Some)
+}
+
+fn local_tools(args: &Args) -> LocalTools {
+    match args.dangerously_run_tools_as_server {
+        true => LocalTools::Allowed,
+        false => LocalTools::Refused,
+    }
 }
 
 fn address(args: &Args, settings: &Settings) -> Result<Option<SocketAddr>, Fault> {

@@ -5,11 +5,11 @@ use countersign_agent::config::all_tools;
 use countersign_agent::lint::{Finding, lint};
 use serde_json::json;
 
+use crate::agents::{base, workspace};
 use crate::commands::Form;
 use crate::fault::Fault;
 use crate::home::Home;
 use crate::out;
-use crate::run::{base, workspace};
 use crate::settings::{Place, Settings};
 
 /// Judge the tools that agents are given

@@ -7,7 +7,7 @@ mod teller;
 mod typist;
 
 pub(crate) use keyboard::Keyboard;
-pub(crate) use scene::{Scene, all_sessions, base, open_store, workspace};
+pub(crate) use scene::{Scene, all_sessions, open_store};
 pub(crate) use talk::Talk;
 pub(crate) use typist::Typist;
 

@@ -1,27 +1,25 @@
 //! Sets the scene: configuration, store, gate, workspace, model and agent.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use countersign::config::{Config, ModelConfig, ToolRun};
 use countersign::{Gate, Store};
 use countersign_agent::config::{self, Client, Makings};
-use countersign_agent::model::{self, Lines, Manual, Model, ModelError, Scripted, Sources};
-use countersign_agent::tools::{Processes, Survivor, Workspace};
+use countersign_agent::model::{Lines, Manual, Model, ModelError, Scripted};
 use countersign_agent::{Agent, Listed, RunError};
 
 use super::{Attended, Typist};
-use crate::commands::{KEEP_STATUS, RunArgs};
+use crate::agents::{base, model_of, processes, warn_of_mcp_servers, workspace};
+use crate::commands::RunArgs;
 use crate::desk::begin_gate;
 use crate::fault::Fault;
-use crate::home::{CONFIG_NAME, Home};
+use crate::home::Home;
 use crate::key;
 use crate::out;
 use crate::settings::{Place, Settings, read_bytes};
 use crate::watch::Watcher;
 
-/// Where programs that tools start are written down, in the data folder.
-const PROCESSES: &str = "processes";
 /// Sessions read at once.
 const PAGE: usize = 100;
 
@@ -99,9 +97,7 @@ fn make_agent(
     let workspace = workspace(settings, home, address)?;
     let cast = Cast::of(args, &base, typist)?;
     let casting = |agent: &str, config: Option<&ModelConfig>| cast.model(agent, config);
-    let processes = Processes::at(home.data_folder()?.join(PROCESSES))?;
-    let processes = processes.kept_by(this_program()?, [KEEP_STATUS.into()]);
-    tell_survivors(&processes)?;
+    let processes = processes(home)?;
     let makings = Makings {
         config: &settings.config,
         base: &base,
@@ -114,27 +110,8 @@ fn make_agent(
     let agent = config::agent(makings, name)?;
     tell_clients(settings);
     let described = settings.config.agents.iter().find(|agent| &*agent.name == name);
-    for server in described.iter().flat_map(|agent| &agent.mcp_servers) {
-        out::warn(format_args!("the tools of the MCP server `{}` are not available here", out::safe_lines(server)));
-    }
+    described.into_iter().for_each(warn_of_mcp_servers);
     Ok(agent)
-}
-
-/// The program that this process runs, as it was started: on Linux also when its file was replaced meanwhile.
-fn this_program() -> Result<PathBuf, Fault> {
-    match cfg!(target_os = "linux") {
-        true => Ok("/proc/self/exe".into()),
-        false => Ok(std::env::current_exe()?),
-    }
-}
-
-/// Says which programs of earlier runs still run. Whether to end them is the person's choice: what they did is in doubt.
-fn tell_survivors(processes: &Processes) -> Result<(), Fault> {
-    for Survivor { pid, call, tool } in processes.survivors()? {
-        let tool = out::safe_lines(&tool);
-        out::warn(format_args!("a program of an earlier run still runs: {tool}, process {pid}, for {call}"));
-    }
-    Ok(())
 }
 
 /// Says which tools cannot run here, before a model finds out.
@@ -142,32 +119,6 @@ fn tell_clients(settings: &Settings) {
     for tool in settings.config.tools.iter().filter(|tool| tool.run == ToolRun::Client) {
         let name = out::safe_lines(&tool.name);
         out::warn(format_args!("a client runs the tool `{name}`, and there is none here: its calls are refused"));
-    }
-}
-
-/// The folder that paths in the configuration start from.
-pub(crate) fn base(settings: &Settings) -> Result<PathBuf, Fault> {
-    let folder = settings.file.as_ref().and_then(|found| found.path.parent());
-    match folder.filter(|folder| !folder.as_os_str().is_empty()) {
-        Some(folder) => Ok(folder.to_owned()),
-        None => Ok(std::env::current_dir()?),
-    }
-}
-
-/// The working folder as tools see it: without the configuration, the store and the keys.
-pub(crate) fn workspace(settings: &Settings, home: &Home, address: &str) -> Result<Workspace, Fault> {
-    let here = std::env::current_dir()?;
-    let unusable = |error| Fault::failed(format!("the working folder cannot be used: {error}"));
-    let mut workspace = Workspace::new(&here).map_err(unusable)?.protect(CONFIG_NAME).protect(home.data_folder()?);
-    if let Some(path) = home.config_file() {
-        workspace = workspace.protect(path);
-    }
-    if let Some(found) = &settings.file {
-        workspace = workspace.protect(here.join(&found.path));
-    }
-    match address.strip_prefix("sqlite:") {
-        Some(path) => Ok(workspace.protect_database(path)),
-        None => Ok(workspace),
     }
 }
 
@@ -199,7 +150,7 @@ impl<'a> Cast<'a> {
             Cast::Configured { name, base, typist } => {
                 let config = name.map_or_else(|| Ok(config.cloned()), |name| chosen(name, config))?;
                 let config = config.ok_or_else(|| ModelError::Settings("no model is configured".to_owned()))?;
-                configured(agent, &config, base, Arc::clone(typist))
+                model_of(agent, &config, base, Some(Arc::clone(typist) as Arc<dyn Lines>))
             }
         }
     }
@@ -238,22 +189,6 @@ fn key_variable(provider: &str) -> Option<&'static str> {
         "gemini" => Some("GEMINI_API_KEY"),
         _ => None,
     }
-}
-
-fn configured(
-    agent: &str,
-    config: &ModelConfig,
-    base: &Path,
-    typist: Arc<Typist>,
-) -> Result<Arc<dyn Model>, ModelError> {
-    let script = match (&*config.provider, &config.name) {
-        ("scripted", Some(name)) => {
-            let read = read_bytes(&base.join(name)).map_err(|fault| ModelError::Settings(fault.to_string()))?;
-            Some(String::from_utf8_lossy(&read).into_owned())
-        }
-        _ => None,
-    };
-    model::from_config(config, Sources { agent, script: script.as_deref(), lines: Some(typist) })
 }
 
 /// Finds a session of ours by its name.

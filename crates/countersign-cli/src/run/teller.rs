@@ -45,7 +45,7 @@ impl Teller {
             return Ok(out::json(event)?);
         }
         match event {
-            RunEvent::Text { place, text } => self.text(place, text)?,
+            RunEvent::Text { place, text, .. } => self.text(place, text)?,
             RunEvent::Turn { .. } | RunEvent::Done(_) | RunEvent::Failed { .. } => self.end_line()?,
             RunEvent::Called { call } => self.called(call)?,
             RunEvent::Ended { call } => self.ended(call)?,

@@ -22,6 +22,7 @@ mod run_terminal;
 mod screen;
 #[cfg(unix)]
 mod serve;
+mod serve_agents;
 #[cfg(unix)]
 mod terminal;
 mod trust;

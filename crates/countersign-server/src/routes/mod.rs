@@ -9,6 +9,7 @@ mod insights;
 mod operate;
 mod policy;
 mod run;
+mod sessions;
 mod socket;
 mod system;
 mod tokens;
@@ -26,6 +27,7 @@ pub(crate) fn table() -> Vec<Route> {
         who::routes(),
         calls::routes(),
         run::routes(),
+        sessions::routes(),
         holds::routes(),
         events::routes(),
         socket::routes(),

@@ -52,6 +52,9 @@ async fn claim(
     Body(body): Body<wire::Claim>,
 ) -> Answer<Json<wire::Claimed>> {
     let call = own(&app, &caller.0, id).await?;
+    if !app.sessions.may_be_claimed(&call).await? {
+        return Err(Refused::because(Code::WrongState, "the agent's own server runs this call"));
+    }
     claimed(&app, &call, body.definition.or(call.definition)).await.map(Json)
 }
 

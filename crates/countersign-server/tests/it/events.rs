@@ -25,6 +25,13 @@ impl Events {
         Events { response, buffer: String::new() }
     }
 
+    /// Opens one after an event that was seen before.
+    pub(crate) async fn after(client: &Client, path: &str, id: &str) -> Events {
+        let response = client.request(Method::GET, path).header("last-event-id", id).send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        Events { response, buffer: String::new() }
+    }
+
     /// The next event: its name, its id and its data. None when the stream is over.
     pub(crate) async fn next(&mut self) -> Option<(String, Option<String>, Value)> {
         loop {
@@ -72,8 +79,7 @@ async fn a_stream_begins_with_what_waits_and_goes_on_live() {
     // From a cursor, the same again; from the last one, nothing but what is new.
     let mut again = Events::open(&ann, &format!("/v1/events?after={}", cursor.unwrap())).await;
     assert_eq!([again.name().await, again.name().await, again.name().await], ["hold.decided", "call.refused", "ready"]);
-    let request = ann.request(Method::GET, "/v1/events").header("last-event-id", last.unwrap());
-    let mut rest = Events { response: request.send().await.unwrap(), buffer: String::new() };
+    let mut rest = Events::after(&ann, "/v1/events", &last.unwrap()).await;
     assert_eq!(rest.name().await, "ready");
 
     // A place that is not in this log would hide everything before it.

@@ -13,5 +13,8 @@ mod pages;
 mod people;
 mod saiki;
 mod scenarios;
+mod sessions;
+mod sessions_durable;
+mod sessions_stream;
 mod stage;
 mod stores;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use countersign::memory::MemoryStore;
 use countersign::signer::Signer;
 use countersign::{Gate, Policy, Store};
+use countersign_agent::Agent;
 use countersign_api::wire::{NewToken, Role};
 use countersign_server::{Server, people, tokens};
 use reqwest::{Method, Response, StatusCode};
@@ -72,13 +73,22 @@ impl Stage {
 
     /// A server over a store.
     pub(crate) async fn over(store: Arc<dyn Store>, policy: &str) -> Stage {
+        Stage::with_agents(store, policy, |_| Vec::new()).await
+    }
+
+    /// A server over a store, with agents behind its gate.
+    pub(crate) async fn with_agents(
+        store: Arc<dyn Store>,
+        policy: &str,
+        agents: impl FnOnce(&Gate) -> Vec<Agent>,
+    ) -> Stage {
         // Several tests share the process; the first installs it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let signer = Arc::new(Signer::generate().unwrap());
         let gate = Gate::builder().policy(Policy::from_yaml(policy).unwrap()).store(store).decided_elsewhere();
         let gate = gate.signer(Arc::clone(&signer)).build().unwrap();
         let builder = Server::builder(gate.clone()).listen("127.0.0.1:0".parse().unwrap()).signer(Arc::clone(&signer));
-        let server = builder.bind().await.unwrap();
+        let server = builder.agents(agents(&gate)).bind().await.unwrap();
         let url = server.url().to_owned();
         let (end, ended) = oneshot::channel();
         let served = tokio::spawn(server.run(async move {
@@ -125,6 +135,12 @@ impl Stage {
     pub(crate) async fn end(mut self) {
         self.end.take().unwrap().send(()).unwrap();
         self.served.await.unwrap().unwrap();
+    }
+
+    /// Takes the server away as a crash would: nothing is finished, nothing is given back.
+    pub(crate) async fn crash(self) {
+        self.served.abort();
+        let _ = self.served.await;
     }
 }
 
