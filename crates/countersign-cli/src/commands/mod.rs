@@ -16,6 +16,7 @@ mod serve;
 mod token;
 mod tools;
 mod trust;
+mod user;
 
 use clap::{Parser, Subcommand};
 
@@ -59,6 +60,7 @@ enum Command {
     Halt(halt::Args),
     Resume(resume::Args),
     Token(token::Args),
+    User(user::Args),
     Policy(policy::Args),
     Tools(tools::Args),
     Trust(trust::Args),
@@ -82,6 +84,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Fault> {
         Command::Demo(args) => demo::run(args, form).await,
         Command::Run(args) => run::run(args, form).await,
         Command::Serve(args) => serve::run(args, form).await,
+        Command::User(args) => user::run(args, form).await,
         Command::Token(args) => token::run(args, form).await,
         Command::Holds(args) => holds::run(args, form).await,
         Command::Approve(args) => approve::run(args, form).await,

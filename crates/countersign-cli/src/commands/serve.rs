@@ -170,7 +170,11 @@ fn greet(url: &str, link: &str, form: Form) -> Result<(), Fault> {
 
 impl From<PeopleError> for Fault {
     fn from(error: PeopleError) -> Fault {
-        Fault::failed(error)
+        match error {
+            PeopleError::Agent | PeopleError::BadName(_) => Fault::usage(error),
+            PeopleError::Nobody(_) => Fault::failed(error).next("`countersign user list` lists who there is"),
+            error => Fault::failed(error),
+        }
     }
 }
 
