@@ -9,6 +9,7 @@ use countersign::{Gate, Limits, Store};
 use tokio::sync::watch;
 
 use crate::metrics::Metrics;
+use crate::notify::Notifier;
 use crate::rate::Rates;
 use crate::tail::Tail;
 use crate::ui::Ui;
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) rates: Rates,
     pub(crate) metrics: Metrics,
     pub(crate) tail: Tail,
+    pub(crate) notifier: Notifier,
     /// Turns true when the server ends.
     pub(crate) ending: watch::Receiver<bool>,
 }

@@ -8,17 +8,20 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
+use countersign::config::NotifyConfig;
 use countersign::redact::Redactor;
 use countersign::signer::Signer;
 use countersign::store::StoreError;
 use countersign::{Gate, Limits};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::app::{App, Shared};
 use crate::auth::guard;
 use crate::limits;
 use crate::metrics::{self, Metrics};
+use crate::notify::{Notifier, NotifyError};
 use crate::rate::Rates;
 use crate::routes;
 use crate::serve::{self, Door, ListenError, Tls};
@@ -36,6 +39,7 @@ pub struct ServerBuilder {
     redactor: Redactor,
     limits: Limits,
     ui: Ui,
+    notify: Vec<NotifyConfig>,
 }
 
 /// Why a server cannot start.
@@ -48,6 +52,9 @@ pub enum StartError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Somebody who is to be told cannot be.
+    #[error(transparent)]
+    Notify(#[from] NotifyError),
 }
 
 impl ServerBuilder {
@@ -100,6 +107,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Who is told what happens. The process must have installed a provider of cryptography.
+    #[must_use]
+    pub fn notify(mut self, notify: Vec<NotifyConfig>) -> Self {
+        self.notify = notify;
+        self
+    }
+
     /// Takes the address, and begins to follow the store.
     pub async fn bind(self) -> Result<Server, StartError> {
         serve::check_address(self.listen, self.tls.is_some())?;
@@ -110,6 +124,10 @@ impl ServerBuilder {
         hosts.extend(serve::hosts_of(address));
         let Some(host) = hosts.first().cloned() else { return Err(ListenError::NoHost(address).into()) };
         let (ending, ended) = watch::channel(false);
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{host}");
+        let notifier = Notifier::new(&self.notify, &**self.gate.store(), &url).await?;
+        let telling = notifier.begin(self.gate.store(), &ended).map_err(NotifyError::from)?;
         let app = App::new(Shared {
             tail: Tail::begin(self.gate.clone()).await?,
             gate: self.gate,
@@ -121,11 +139,11 @@ impl ServerBuilder {
             tls: self.tls.is_some(),
             ui: self.ui,
             metrics: Metrics::default(),
+            notifier,
             ending: ended,
         });
-        let scheme = if app.tls { "https" } else { "http" };
         let door = Door::open(listener, self.tls).map_err(bind)?;
-        Ok(Server { door, router: router(app), url: format!("{scheme}://{host}"), address, ending })
+        Ok(Server { door, router: router(app), url, address, ending, telling })
     }
 }
 
@@ -136,6 +154,7 @@ pub struct Server {
     url: String,
     address: SocketAddr,
     ending: watch::Sender<bool>,
+    telling: JoinSet<()>,
 }
 
 impl Server {
@@ -150,6 +169,7 @@ impl Server {
             redactor: Redactor::standard(),
             limits: Limits::default(),
             ui: Ui::placeholder(),
+            notify: Vec::new(),
         }
     }
 
@@ -170,7 +190,12 @@ impl Server {
             end.await;
             let _ = ending.send(true);
         };
-        serve::serve(self.door, self.router, end).await
+        let mut telling = self.telling;
+        let served = serve::serve(self.door, self.router, end).await;
+        // What is being told is told to its end, and seats are given back; but nobody waits for ever.
+        let told = async { while telling.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(limits::DRAIN_WITHIN, told).await;
+        served
     }
 }
 

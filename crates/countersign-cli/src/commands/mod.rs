@@ -9,6 +9,7 @@ mod doubts;
 mod grants;
 mod halt;
 mod holds;
+mod notify;
 mod policy;
 mod resume;
 mod run;
@@ -61,6 +62,7 @@ enum Command {
     Resume(resume::Args),
     Token(token::Args),
     User(user::Args),
+    Notify(notify::Args),
     Policy(policy::Args),
     Tools(tools::Args),
     Trust(trust::Args),
@@ -93,6 +95,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Fault> {
         Command::Doubts(args) => doubts::run(args, form).await,
         Command::Halt(args) => halt::run(args, form).await,
         Command::Resume(args) => resume::run(args, form).await,
+        Command::Notify(args) => notify::run(args, form).await,
         Command::Policy(args) => policy::run(args, form).await,
         Command::Tools(args) => tools::run(args, form),
         Command::Trust(args) => trust::run(args, form),

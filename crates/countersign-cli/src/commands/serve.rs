@@ -78,7 +78,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     let redact = &settings.config.redact;
     let redactor = Redactor::new(&redact.keys, &redact.values).map_err(Fault::failed)?.and_standard();
     let builder = Server::builder(gate).signer(signer).redactor(redactor).ui(page());
-    let mut builder = builder.limits(settings.config.limits.clone());
+    let mut builder = builder.limits(settings.config.limits.clone()).notify(settings.config.notify.clone());
     if let Some(address) = address(&args, &settings)? {
         builder = builder.listen(address);
     }

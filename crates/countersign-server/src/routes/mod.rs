@@ -2,6 +2,7 @@
 
 mod audit;
 mod calls;
+mod deliveries;
 mod events;
 mod grants;
 pub(crate) mod holds;
@@ -35,6 +36,7 @@ pub(crate) fn table() -> Vec<Route> {
         insights::routes(),
         audit::routes(),
         tokens::routes(),
+        deliveries::routes(),
         system::routes(),
         dialects::routes(),
     ];
