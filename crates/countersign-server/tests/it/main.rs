@@ -17,3 +17,4 @@ mod saiki;
 mod scenarios;
 mod stage;
 mod stores;
+mod tls;
