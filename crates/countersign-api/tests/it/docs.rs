@@ -45,6 +45,7 @@ fn every_example_of_the_page_is_what_its_type_writes() {
             "Insights" => reads::<wire::Insights>(example),
             "MadeToken" => reads::<wire::MadeToken>(example),
             "Token" => reads::<wire::Token>(example),
+            "Delivery" => reads::<wire::Delivery>(example),
             "Problem" => reads::<wire::Problem>(example),
             unknown => panic!("the page names a type `{unknown}` that this test does not know"),
         };
