@@ -52,6 +52,10 @@ def map_path_parameters(context, parameters):
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
+    # Whoever asks to wait, waits: a second shows as much as a minute.
+    wait = str((case.query or {}).get("wait", ""))
+    if wait.isdecimal() and 1 < int(wait) < 2**32:
+        case.query["wait"] = 1
     words = case.operation.definition.raw.get("description", "")
     roles = words.removeprefix("Roles: ").rstrip(".").split(", ")
     token = next((TOKENS[role] for role in roles if role in TOKENS), None)

@@ -87,11 +87,9 @@ pub async fn put_member(
 
 /// Forgets a person: from their next request on they may do nothing, and their links and sessions are worth nothing.
 pub async fn remove_user(store: &dyn Store, name: &str) -> Result<(), PeopleError> {
-    match store.delete_record(USERS, name, Expect::Any).await {
-        Ok(()) => Ok(()),
-        Err(Failure::Rejected(_)) => Err(PeopleError::Nobody(name.to_owned())),
-        Err(failure) => Err(failure.into()),
-    }
+    let record = store.record(USERS, name).await?.ok_or_else(|| PeopleError::Nobody(name.to_owned()))?;
+    store.delete_record(USERS, name, Expect::Version(record.version)).await?;
+    Ok(())
 }
 
 /// One page of the people who may sign in, sorted by name.

@@ -180,6 +180,7 @@ async fn nothing_is_lost_when_the_server_dies() {
         let seat = seats().await.remove(0);
 
         // Nobody tells while this opens.
+        test.advance(Duration::from_secs(1)).await;
         let silent = Stage::over(test.store(), POLICY).await;
         hold(&silent.agent().await).await;
         silent.end().await;
