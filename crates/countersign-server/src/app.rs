@@ -9,6 +9,7 @@ use countersign::{Gate, Limits, Store};
 use tokio::sync::watch;
 
 use crate::metrics::Metrics;
+use crate::notify::Notifier;
 use crate::rate::Rates;
 use crate::sessions::Sessions;
 use crate::tail::Tail;
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     pub(crate) tail: Tail,
     pub(crate) sessions: Arc<Sessions>,
+    pub(crate) notifier: Notifier,
     /// Turns true when the server ends.
     pub(crate) ending: watch::Receiver<bool>,
 }

@@ -27,6 +27,7 @@ mod feed;
 mod headers;
 pub mod limits;
 mod metrics;
+pub mod notify;
 mod openapi;
 mod problem;
 mod rate;

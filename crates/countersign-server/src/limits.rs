@@ -100,3 +100,23 @@ pub const SESSION_CURSOR_BYTES: usize = 16 * 1024;
 pub const SESSION_THREADS: usize = 256;
 /// Entries or events of a session that are read at once.
 pub const SESSION_ROWS: usize = 200;
+/// How long a receiver of a notification may take, from the first byte to the last.
+pub const TELL_WITHIN: Duration = Duration::from_secs(10);
+/// Notifications on their way at once to one receiver.
+pub const TELL_AT_ONCE: usize = 8;
+/// Wait before the first repetition of a delivery; each further one takes four times as long.
+pub const TELL_AGAIN: Duration = Duration::from_secs(5);
+/// Longest wait between two tries of a delivery.
+pub const TELL_AGAIN_MOST: Duration = Duration::from_secs(6 * 3600);
+/// How old news may be to be told at all.
+pub const NEWS: Duration = Duration::from_secs(3 * 24 * 3600);
+/// How long a delivery stays listed after its end.
+pub const DELIVERY_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// For how long one node alone tends a receiver. Longer than a round of tries takes.
+pub const SEAT: Duration = Duration::from_secs(30);
+/// How often a node looks for deliveries that others made due, and for receivers that nobody tends.
+pub const SEAT_LOOK: Duration = Duration::from_secs(5);
+/// Longest wait while a delivery is due later: the store's clock need not be ours.
+pub const TICK: Duration = Duration::from_secs(1);
+/// Bytes of arguments that a notification takes along; longer ones are left out.
+pub const TOLD_BYTES: usize = 16 * 1024;

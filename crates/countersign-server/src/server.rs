@@ -8,6 +8,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
+use countersign::config::NotifyConfig;
 use countersign::redact::Redactor;
 use countersign::signer::Signer;
 use countersign::store::StoreError;
@@ -15,12 +16,14 @@ use countersign::{Gate, Limits};
 use countersign_agent::Agent;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::app::{App, Shared};
 use crate::auth::guard;
 use crate::limits;
 use crate::metrics::{self, Metrics};
+use crate::notify::{Notifier, NotifyError};
 use crate::rate::Rates;
 use crate::routes;
 use crate::serve::{self, Door, ListenError, Tls};
@@ -40,6 +43,7 @@ pub struct ServerBuilder {
     limits: Limits,
     ui: Ui,
     agents: Vec<Agent>,
+    notify: Vec<NotifyConfig>,
 }
 
 /// Why a server cannot start.
@@ -55,6 +59,9 @@ pub enum StartError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Somebody who is to be told cannot be.
+    #[error(transparent)]
+    Notify(#[from] NotifyError),
 }
 
 impl ServerBuilder {
@@ -114,7 +121,14 @@ impl ServerBuilder {
         self
     }
 
-    /// Takes the address, and begins to follow the store and to drive sessions.
+    /// Who is told what happens. The process must have installed a provider of cryptography.
+    #[must_use]
+    pub fn notify(mut self, notify: Vec<NotifyConfig>) -> Self {
+        self.notify = notify;
+        self
+    }
+
+    /// Takes the address, and begins to follow the store, to drive sessions and to tell what happens.
     pub async fn bind(self) -> Result<Server, StartError> {
         serve::check_address(self.listen, self.tls.is_some())?;
         let bind = |error| ListenError::Bind(self.listen, error);
@@ -131,6 +145,10 @@ impl ServerBuilder {
         let (sessions, woken) = Sessions::new(self.gate.clone(), self.agents);
         let supervisor = Supervisor::new(Arc::clone(&sessions), tail.clone(), woken, ended.clone());
         let driving = AbortOnDropHandle::new(tokio::spawn(supervisor.run()));
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{host}");
+        let notifier = Notifier::new(&self.notify, &**self.gate.store(), &url).await?;
+        let telling = notifier.begin(self.gate.store(), &ended).map_err(NotifyError::from)?;
         let app = App::new(Shared {
             tail,
             sessions,
@@ -143,11 +161,11 @@ impl ServerBuilder {
             tls: self.tls.is_some(),
             ui: self.ui,
             metrics: Metrics::default(),
+            notifier,
             ending: ended,
         });
-        let scheme = if app.tls { "https" } else { "http" };
         let door = Door::open(listener, self.tls).map_err(bind)?;
-        Ok(Server { door, router: router(app), url: format!("{scheme}://{host}"), address, ending, driving })
+        Ok(Server { door, router: router(app), url, address, ending, driving, telling })
     }
 }
 
@@ -160,6 +178,7 @@ pub struct Server {
     ending: watch::Sender<bool>,
     /// Drives sessions until it is dropped.
     driving: AbortOnDropHandle<()>,
+    telling: JoinSet<()>,
 }
 
 impl Server {
@@ -175,6 +194,7 @@ impl Server {
             limits: Limits::default(),
             ui: Ui::placeholder(),
             agents: Vec::new(),
+            notify: Vec::new(),
         }
     }
 
@@ -196,9 +216,12 @@ impl Server {
             end.await;
             let _ = ending.send(true);
         };
+        let mut telling = self.telling;
         let served = serve::serve(self.door, self.router, end).await;
-        // A run that does not come to a halt in time is left where it is, as in a crash.
-        let _ = tokio::time::timeout(limits::DRAIN_WITHIN, self.driving).await;
+        // What is being told is told to its end, and seats are given back; a run that does not come to a halt in time is
+        // left where it is, as in a crash. Nobody waits for ever.
+        let told = async { while telling.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(limits::DRAIN_WITHIN, async { tokio::join!(told, self.driving) }).await;
         served
     }
 }

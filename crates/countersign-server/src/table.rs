@@ -6,7 +6,7 @@ use countersign_api::wire::{Page, Role};
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::response::ResponseBuilder;
-use utoipa::openapi::schema::{ArrayBuilder, Schema};
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema};
 use utoipa::openapi::{ContentBuilder, RefOr, Required};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -90,6 +90,14 @@ impl Route {
         self
     }
 
+    /// Says that its body is an empty object: whoever changes something sends JSON, so that no foreign form can.
+    pub(crate) fn takes_nothing(mut self) -> Route {
+        let content = ContentBuilder::new().schema(Some(ObjectBuilder::new().build())).build();
+        let body = RequestBodyBuilder::new().content("application/json", content).required(Some(Required::True));
+        self.operation = self.operation.request_body(Some(body.build()));
+        self
+    }
+
     /// Says what it answers.
     pub(crate) fn answers<T: ToSchema>(mut self, status: &str) -> Route {
         let content = ContentBuilder::new().schema(Some(self.refer::<T>())).build();
@@ -120,7 +128,12 @@ impl Route {
     pub(crate) fn query(mut self, names: &[&str]) -> Route {
         for name in names {
             let parameter = ParameterBuilder::new().name(*name).parameter_in(ParameterIn::Query);
-            let parameter = parameter.required(Required::False).schema(Some(String::schema()));
+            let schema = match *name {
+                "limit" | "wait" | "hours" => u32::schema(),
+                "all" => bool::schema(),
+                _ => String::schema(),
+            };
+            let parameter = parameter.required(Required::False).schema(Some(schema));
             self.operation = self.operation.parameter(parameter.build());
         }
         self

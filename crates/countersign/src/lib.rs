@@ -71,6 +71,7 @@ pub mod memory;
 pub mod permit;
 pub mod place;
 pub mod policy;
+pub mod reach;
 pub mod redact;
 pub mod refusal;
 pub mod schema;

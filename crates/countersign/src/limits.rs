@@ -87,6 +87,10 @@ pub const DIFF_LINES: usize = 4_000;
 pub const NOTE_BYTES: usize = 4 * 1024;
 /// Bytes of a name: session, run, thread, agent, tool, server, key, label.
 pub const NAME_BYTES: usize = 256;
+/// Bytes of a URL in the configuration.
+pub const URL_BYTES: usize = 2 * 1024;
+/// Entries of `notify:`.
+pub const NOTIFIED: usize = 32;
 /// Places one call's arguments may point to.
 pub const PLACES: usize = 16;
 /// Bytes of one such place.

@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::cargo::{cargo, root, run};
 use crate::metadata::Metadata;
-use crate::rules::{edges, licences, owners, source};
+use crate::rules::{deploy, edges, licences, owners, source};
 
 /// Checks format, crate edges, rules of absence, licences and lints.
 #[derive(Debug, Args)]
@@ -25,6 +25,7 @@ impl Check {
             report("one crate for each foreign thing", owners::complaints(&metadata)),
             report("licences and banned crates", licences::complaints(&metadata, &deny)),
             report("rules of absence", source::complaints(&files)),
+            report("what is deployed", deploy::complaints(&root())?),
         ];
         let count = complaints.iter().sum::<usize>();
         if count > 0 {

@@ -1,5 +1,6 @@
 //! A file per command: its arguments, whose doc comment is the help, then `run`.
 
+pub(crate) mod api;
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod kill;

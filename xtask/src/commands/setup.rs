@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use clap::Args;
 
-use super::web;
+use super::{api, web};
 use crate::cargo::run;
 
 /// The variable that tells tests where PostgreSQL's programs are.
@@ -26,6 +26,7 @@ impl Setup {
         postgres()?;
         web::packages()?;
         web::chromium()?;
+        api::packages()?;
         Ok(())
     }
 }

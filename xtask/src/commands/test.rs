@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use super::check::Check;
-use super::{setup, web};
+use super::{api, setup, web};
 use crate::cargo::{cargo, line, run};
 use crate::counts::{self, Counts};
 use crate::metadata::Metadata;
@@ -18,8 +18,17 @@ use crate::report::Report;
 #[derive(Debug, Args)]
 pub(crate) struct Test {}
 
-const STEPS: &[&str] =
-    &["setup", "check", "build tests", "start PostgreSQL", "tests", "doc tests", "web tests", "browser tests"];
+const STEPS: &[&str] = &[
+    "setup",
+    "check",
+    "build tests",
+    "start PostgreSQL",
+    "tests",
+    "doc tests",
+    "web tests",
+    "browser tests",
+    "API tests",
+];
 
 impl Test {
     pub(crate) fn run(&self) -> Result<ExitCode> {
@@ -47,6 +56,7 @@ fn take_steps(report: &mut Report, total: &mut Option<Counts>) -> Result<()> {
     }
     let (bindir, chromium) = report.step(|| {
         web::packages()?;
+        api::packages()?;
         Ok((setup::postgres()?, web::chromium()?))
     })?;
     report.step(|| Check {}.run())?;
@@ -64,12 +74,13 @@ fn take_steps(report: &mut Report, total: &mut Option<Counts>) -> Result<()> {
         run(&mut web::npm(["run", "check"]))?;
         Runner::Vitest.run(&mut Runner::Vitest.command(), total)
     })?;
+    let program = Metadata::read()?.target_directory.join("debug").join("countersign");
     report.step(|| {
         run(&mut cargo(["build", "-p", "countersign-cli", "--all-features"]))?;
-        let program = Metadata::read()?.target_directory.join("debug").join("countersign");
         let mut browser = Runner::Playwright.command();
-        Runner::Playwright.run(browser.env("COUNTERSIGN_BIN", program).env(web::CHROMIUM, chromium), total)
-    })
+        Runner::Playwright.run(browser.env("COUNTERSIGN_BIN", &program).env(web::CHROMIUM, chromium), total)
+    })?;
+    report.step(|| api::run(&program))
 }
 
 /// What runs the tests and how its output reads.

@@ -1,18 +1,17 @@
 //! `fetch_url`: reads a page of the web.
 
-use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use countersign::call::{Declared, Repeat};
+pub use countersign::reach::Reach;
 use countersign::{Definition, Json, Running, Tool, ToolError};
 use reqwest::header::{CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Response, Url};
 use serde::Deserialize;
 use serde_json::json;
 
-pub use super::address::Reach;
-use super::address::{Checked, Forbidden};
+use super::address::Checked;
 use super::{answer, clip, define, http, markup};
 use crate::limits;
 
@@ -69,10 +68,9 @@ impl FetchUrl {
             return refuse("the URL holds a user name or a password".to_owned());
         }
         let host = url.host_str().unwrap_or_default();
-        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-        match address {
-            Ok(address) if !self.reach.allows(address) => refuse(Forbidden { host: host.to_owned() }.to_string()),
-            _ => Ok(url),
+        match self.reach.check_literal(host) {
+            Ok(()) => Ok(url),
+            Err(forbidden) => refuse(forbidden.to_string()),
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::error::Error;
 
+use countersign::reach::Forbidden;
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response};
 
-use super::address::Forbidden;
 use crate::limits;
 
 /// Begins a client that follows no redirect by itself and asks no environment for a proxy.

@@ -3,6 +3,7 @@
 mod audit;
 mod call;
 mod decision;
+mod delivery;
 mod event;
 mod grant;
 mod hold;
@@ -21,6 +22,7 @@ pub use call::{
     Resolution, Resolve, Verdict,
 };
 pub use decision::{AnswerWord, Decided, Decision, NewDecision, Remember};
+pub use delivery::{Attempt, Delivery, DeliveryState, Tested, TestedAll};
 pub use event::{Event, FromSocket, ToSocket};
 pub use grant::{Coverage, Grant, GrantExample, GrantPreview, NewGrant, PreviewGrant};
 pub use hold::{Definition, Hold, HoldDetail, Line, Quorum, Sibling, Warning};

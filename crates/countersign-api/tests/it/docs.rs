@@ -50,6 +50,7 @@ fn every_example_of_the_page_is_what_its_type_writes() {
             "ToolResult" => reads::<wire::ToolResult>(example),
             "SessionDetail" => reads::<wire::SessionDetail>(example),
             "SessionText" => reads::<wire::SessionText>(example),
+            "Delivery" => reads::<wire::Delivery>(example),
             "Problem" => reads::<wire::Problem>(example),
             unknown => panic!("the page names a type `{unknown}` that this test does not know"),
         };

@@ -12,6 +12,7 @@ mod halt;
 mod holds;
 mod inbox;
 mod keep_status;
+mod notify;
 mod policy;
 mod resume;
 mod run;
@@ -19,6 +20,7 @@ mod serve;
 mod token;
 mod tools;
 mod trust;
+mod user;
 
 use std::process::ExitCode;
 
@@ -67,6 +69,8 @@ enum Command {
     Halt(halt::Args),
     Resume(resume::Args),
     Token(token::Args),
+    User(user::Args),
+    Notify(notify::Args),
     Policy(policy::Args),
     Tools(tools::Args),
     Trust(trust::Args),
@@ -101,6 +105,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Fault> {
         Command::Demo(args) => demo::run(args, form).await,
         Command::Run(args) => run::run(args, form).await,
         Command::Serve(args) => serve::run(args, form).await,
+        Command::User(args) => user::run(args, form).await,
         Command::Token(args) => token::run(args, form).await,
         Command::Inbox(args) => inbox::run(args, form).await,
         Command::Holds(args) => holds::run(args, form).await,
@@ -110,6 +115,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Fault> {
         Command::Doubts(args) => doubts::run(args, form).await,
         Command::Halt(args) => halt::run(args, form).await,
         Command::Resume(args) => resume::run(args, form).await,
+        Command::Notify(args) => notify::run(args, form).await,
         Command::Policy(args) => policy::run(args, form).await,
         Command::Tools(args) => tools::run(args, form),
         Command::Trust(args) => trust::run(args, form),

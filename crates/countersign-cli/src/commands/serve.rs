@@ -90,7 +90,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     let redact = &settings.config.redact;
     let redactor = Redactor::new(&redact.keys, &redact.values).map_err(Fault::failed)?.and_standard();
     let builder = Server::builder(gate).signer(signer).redactor(redactor).ui(page()).agents(agents);
-    let mut builder = builder.limits(settings.config.limits.clone());
+    let mut builder = builder.limits(settings.config.limits.clone()).notify(settings.config.notify.clone());
     if let Some(address) = address(&args, &settings)? {
         builder = builder.listen(address);
     }
@@ -189,7 +189,11 @@ fn greet(url: &str, link: &str, form: Form) -> Result<(), Fault> {
 
 impl From<PeopleError> for Fault {
     fn from(error: PeopleError) -> Fault {
-        Fault::failed(error)
+        match error {
+            PeopleError::Agent | PeopleError::BadName(_) => Fault::usage(error),
+            PeopleError::Nobody(_) => Fault::failed(error).next("`countersign user list` lists who there is"),
+            error => Fault::failed(error),
+        }
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, look: Look, areas: &Are
             writing(frame, look, text, "Your answer in place of the tool's: plain words, or JSON.", input);
         }
         Stage::Editing(input) => writing(frame, look, text, "The arguments, as JSON:", input),
-        Stage::Choosing | Stage::Checking(_) | Stage::Remembering => {
+        Stage::Choosing | Stage::Checking(_) | Stage::Remembering(_) => {
             let rows: Vec<Line<'_>> =
                 shown.dialog.visible().map(|row| Line::styled(row.text.clone(), paint(row.look, look))).collect();
             frame.render_widget(Paragraph::new(rows), text);
@@ -66,7 +66,7 @@ fn clock(state: &State, shown: &Shown) -> String {
 }
 
 fn rule(shown: &Shown, look: Look) -> Line<'static> {
-    let coverage = shown.coverages.get(shown.coverage).filter(|_| matches!(shown.dialog.stage(), Stage::Remembering));
+    let coverage = shown.coverages.get(shown.coverage).filter(|_| matches!(shown.dialog.stage(), Stage::Remembering(_)));
     let words = match (coverage, shown.dialog.part()) {
         (Some(coverage), _) => {
             format!("─ covers {} ({} of {}) ", coverage.words, shown.coverage + 1, shown.coverages.len())

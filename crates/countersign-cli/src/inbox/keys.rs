@@ -95,7 +95,7 @@ impl State {
             KeyCode::Down | KeyCode::Char('j') => shown.dialog.scroll(1, self.now),
             KeyCode::Up | KeyCode::Char('k') => shown.dialog.scroll(-1, self.now),
             KeyCode::PageDown | KeyCode::PageUp | KeyCode::Char(' ') => return self.turn(key.code),
-            KeyCode::Char('c') if matches!(shown.dialog.stage(), Stage::Remembering) => self.next_coverage(),
+            KeyCode::Char('c') if matches!(shown.dialog.stage(), Stage::Remembering(_)) => self.next_coverage(),
             KeyCode::Char('q') if choosing => return vec![Effect::Quit],
             KeyCode::Char('?') => self.mode = Mode::Help,
             _ => return self.key_for_dialog(key),

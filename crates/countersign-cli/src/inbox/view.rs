@@ -242,7 +242,7 @@ fn keys(state: &State) -> &'static str {
         (Mode::List, _) => " jk choose · Enter read · a approve · d deny · e edit · m remember · ? all keys",
         (Mode::Detail, Some(Stage::Denying(_) | Stage::Responding(_))) => " Enter send it · Esc back",
         (Mode::Detail, Some(Stage::Editing(_))) => " Ctrl-S or F2 look at the change · Esc back",
-        (Mode::Detail, Some(Stage::Remembering)) => " ←→ choose · Enter take it · c cover more or less · Esc back",
+        (Mode::Detail, Some(Stage::Remembering(_))) => " ←→ choose · Enter take it · c cover more or less · Esc back",
         (Mode::Detail, _) => " ←→ choose · Enter take it · jk scroll · Space page · Esc back to the list",
         (Mode::Filter(_), _) => " Enter keep it · Esc clear it",
         (Mode::Help, _) => " Esc close",

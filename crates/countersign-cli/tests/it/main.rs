@@ -11,6 +11,7 @@ mod doctor;
 mod faults;
 #[cfg(unix)]
 mod inbox;
+mod notify;
 mod operate;
 mod policy;
 #[cfg(unix)]

@@ -35,8 +35,10 @@ fn check(app: &App, request: &Request) -> Result<(), Refused> {
     if foreign && (is_api || !reads) {
         return Err(Refused::new(Code::WrongOrigin));
     }
-    // A form can send no JSON: another page cannot make a change without asking us first, and we never say yes.
-    if !reads && is_api && !is_json(headers) {
+    // A form can send neither JSON nor DELETE: another page cannot make a change without asking us first, and we never
+    // say yes.
+    let bare = *request.method() == Method::DELETE && !headers.contains_key(header::CONTENT_TYPE);
+    if !reads && is_api && !bare && !is_json(headers) {
         return Err(Refused::new(Code::NotJson));
     }
     Ok(())

@@ -1,7 +1,10 @@
 //! People: who may sign in, the one-time links they sign in with, and their browsers' sessions.
 
-use countersign::Time;
+use std::sync::Arc;
+
+use countersign::hold::{Who, WhoKind};
 use countersign::store::{Expect, Failure, Store, StoreError};
+use countersign::{Time, limits as core_limits};
 use countersign_api::wire::Role;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +22,12 @@ pub enum PeopleError {
     /// Nobody decides what they submit.
     #[error("a person cannot have the role `agent`")]
     Agent,
+    /// The name of a person or a group cannot be used.
+    #[error("`{0}` cannot be the name of a person or a group")]
+    BadName(String),
+    /// There is no such person.
+    #[error("nobody is called `{0}`")]
+    Nobody(String),
     /// The link was used, or its time is over.
     #[error("the link was used before, or its time is over")]
     Spent,
@@ -36,26 +45,97 @@ impl From<StoreError> for PeopleError {
     }
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-struct User {
+/// A person as they are kept.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Kept {
     roles: Vec<Role>,
+    #[serde(default)]
+    groups: Vec<Arc<str>>,
 }
 
-/// Says what a person may do. Counts from their next request on.
+/// A person who may sign in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct User {
+    /// Their name, as decisions are recorded.
+    pub name: String,
+    /// What they may do.
+    pub roles: Vec<Role>,
+    /// The groups of approvers they belong to, beside those that the policy names.
+    pub groups: Vec<Arc<str>>,
+}
+
+/// Says what a person may do. Counts from their next request on; their groups stay as they are.
 pub async fn put_user(store: &dyn Store, name: &str, roles: &[Role]) -> Result<(), PeopleError> {
-    if roles.contains(&Role::Agent) {
+    let kept = user(store, name).await?.unwrap_or_default();
+    write_user(store, name, &Kept { roles: roles.to_vec(), ..kept }).await
+}
+
+/// Says what a person may do, and to which groups of approvers they belong.
+pub async fn put_member(
+    store: &dyn Store,
+    name: &str,
+    roles: &[Role],
+    groups: &[Arc<str>],
+) -> Result<User, PeopleError> {
+    for group in groups {
+        check_name(group)?;
+    }
+    write_user(store, name, &Kept { roles: roles.to_vec(), groups: groups.to_vec() }).await?;
+    Ok(User { name: name.to_owned(), roles: roles.to_vec(), groups: groups.to_vec() })
+}
+
+/// Forgets a person: from their next request on they may do nothing, and their links and sessions are worth nothing.
+pub async fn remove_user(store: &dyn Store, name: &str) -> Result<(), PeopleError> {
+    let record = store.record(USERS, name).await?.ok_or_else(|| PeopleError::Nobody(name.to_owned()))?;
+    store.delete_record(USERS, name, Expect::Version(record.version)).await?;
+    Ok(())
+}
+
+/// One page of the people who may sign in, sorted by name.
+pub async fn users(store: &dyn Store, after: Option<&str>, limit: usize) -> Result<Vec<User>, PeopleError> {
+    let records = store.records(USERS, "", after, limit).await?;
+    let shown = |record: &countersign::store::Record| {
+        let kept: Kept = serde_json::from_slice(&record.value).map_err(damaged)?;
+        Ok(User { name: record.key.clone(), roles: kept.roles, groups: kept.groups })
+    };
+    records.iter().map(shown).collect()
+}
+
+/// The groups that a person's account names. A program has no account, whatever it is called.
+pub(crate) async fn groups(store: &dyn Store, who: &Who) -> Result<Vec<Arc<str>>, StoreError> {
+    match who.kind {
+        WhoKind::Program => Ok(Vec::new()),
+        WhoKind::Person => Ok(user(store, &who.id).await?.map(|kept| kept.groups).unwrap_or_default()),
+    }
+}
+
+async fn user(store: &dyn Store, name: &str) -> Result<Option<Kept>, StoreError> {
+    let record = store.record(USERS, name).await?;
+    Ok(record.and_then(|record| serde_json::from_slice(&record.value).ok()))
+}
+
+async fn write_user(store: &dyn Store, name: &str, kept: &Kept) -> Result<(), PeopleError> {
+    check_name(name)?;
+    if kept.roles.contains(&Role::Agent) {
         return Err(PeopleError::Agent);
     }
-    let value = serde_json::to_vec(&User { roles: roles.to_vec() }).map_err(damaged)?;
+    let value = serde_json::to_vec(kept).map_err(damaged)?;
     store.put_record(USERS, name, &value, Expect::Any, None).await?;
     Ok(())
 }
 
+fn check_name(name: &str) -> Result<(), PeopleError> {
+    let bad = name.trim() != name || name.is_empty() || name.len() > core_limits::NAME_BYTES;
+    match bad || name.contains('/') || name.chars().any(char::is_control) {
+        true => Err(PeopleError::BadName(name.chars().take(80).collect())),
+        false => Ok(()),
+    }
+}
+
 /// What a person may do; nothing, if nobody said so.
 async fn roles(store: &dyn Store, name: &str) -> Result<Vec<Role>, StoreError> {
-    let record = store.record(USERS, name).await?;
-    let user = record.and_then(|record| serde_json::from_slice::<User>(&record.value).ok());
-    let mut roles = user.map(|user| user.roles).unwrap_or_default();
+    let mut roles = user(store, name).await?.map(|kept| kept.roles).unwrap_or_default();
     // SECURITY: whatever the record says, no browser both submits and decides.
     roles.retain(|role| *role != Role::Agent);
     Ok(roles)
@@ -73,6 +153,14 @@ pub async fn create_link(store: &dyn Store, name: &str) -> Result<String, People
     let value = serde_json::to_vec(&Link { hash: secret::hash(&link), name: name.to_owned() }).map_err(damaged)?;
     store.put_record(LINKS, &secret::id("", &link), &value, Expect::Absent, Some(limits::LINK_LIFE)).await?;
     Ok(link)
+}
+
+/// Makes a one-time link for a person who is known.
+pub async fn create_link_for(store: &dyn Store, name: &str) -> Result<String, PeopleError> {
+    match user(store, name).await? {
+        Some(_) => create_link(store, name).await,
+        None => Err(PeopleError::Nobody(name.to_owned())),
+    }
 }
 
 /// A browser's session as it is kept.

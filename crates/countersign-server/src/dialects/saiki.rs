@@ -38,7 +38,8 @@ pub(super) fn routes() -> Vec<Route> {
             "Saiki: answers a tool confirmation.",
         )
         .takes::<Confirmation>()
-        .answers::<Confirmed>("200"),
+        .answers::<Confirmed>("200")
+        .answers::<Unknown>("404"),
         get("/saiki/ws", Approver::ROLES, routing::any(upgrade), "Saiki: sends tool confirmations and takes answers.")
             .streams("101", "Messages `toolConfirmationRequest` out, `toolConfirmationResponse` in."),
     ]
@@ -83,6 +84,14 @@ struct Confirmed {
     success: bool,
 }
 
+/// There is no such confirmation.
+#[derive(Serialize, ToSchema)]
+#[schema(as = SaikiUnknown)]
+struct Unknown {
+    /// In Saiki's words.
+    error: String,
+}
+
 /// A message to a client.
 #[derive(Serialize)]
 #[serde(tag = "type", content = "data", rename_all = "camelCase")]
@@ -113,7 +122,7 @@ async fn confirm(
     match done {
         Ok(()) => Ok(Json(Confirmed { success: true }).into_response()),
         Err(refused) if is_gone(&refused) => {
-            Ok((StatusCode::NOT_FOUND, Json(serde_json::json!({ "error": NOT_FOUND }))).into_response())
+            Ok((StatusCode::NOT_FOUND, Json(Unknown { error: NOT_FOUND.to_owned() })).into_response())
         }
         Err(refused) => Err(refused),
     }

@@ -10,7 +10,7 @@ use countersign_api::wire::{self, Code, Page, Warning, timestamp};
 use serde::Deserialize;
 
 use crate::app::App;
-use crate::auth::{Approver, Principal};
+use crate::auth::{Approver, Principal, people};
 use crate::extract::{Body, Id, Query};
 use crate::limits;
 use crate::problem::{Answer, Refused};
@@ -163,7 +163,8 @@ pub(crate) async fn decide_as(
     let digest = body.digest;
     let answer = body.answer().map_err(|why| Refused::because(Code::InvalidDecision, why))?;
     let (who, channel) = caller.decider();
-    let decided = app.gate.decide(id, Decision::new(who, channel, digest, answer)).await?;
+    let groups = people::groups(&**app.store(), &who).await?;
+    let decided = app.gate.decide_among(id, Decision::new(who, channel, digest, answer), &groups).await?;
     wire::Decided::of(&decided, id).ok_or_else(Refused::not_found)
 }
 

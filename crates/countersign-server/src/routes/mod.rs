@@ -2,6 +2,7 @@
 
 mod audit;
 mod calls;
+mod deliveries;
 mod events;
 mod grants;
 pub(crate) mod holds;
@@ -37,6 +38,7 @@ pub(crate) fn table() -> Vec<Route> {
         insights::routes(),
         audit::routes(),
         tokens::routes(),
+        deliveries::routes(),
         system::routes(),
         dialects::routes(),
     ];

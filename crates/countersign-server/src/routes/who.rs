@@ -22,7 +22,9 @@ pub(super) fn routes() -> Vec<Route> {
         post("/v1/sign-in", &[], routing::post(sign_in), "Trades a one-time link for a session cookie.")
             .takes::<SignIn>()
             .answers::<Me>("200"),
-        post("/v1/sign-out", Anyone::ROLES, routing::post(sign_out), "Ends the session.").streams("204", "Done."),
+        post("/v1/sign-out", Anyone::ROLES, routing::post(sign_out), "Ends the session.")
+            .takes_nothing()
+            .streams("204", "Done."),
     ]
 }
 

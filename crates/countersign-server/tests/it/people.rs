@@ -1,10 +1,12 @@
 //! People: links, sessions, tokens, and when they end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::testing::{TestMemory, TestStore as _};
 use countersign_api::wire::{NewToken, Role, Span};
-use countersign_server::tokens;
+use countersign_server::{people, tokens};
+use countersign_testkit::stores::Kind;
 use reqwest::Method;
 use reqwest::header::{COOKIE, SET_COOKIE};
 use serde_json::json;
@@ -23,6 +25,15 @@ impl Browser {
     /// Signs in with a link of its own.
     pub(crate) async fn sign_in(stage: &Stage, name: &str) -> Browser {
         let link = stage.link(name).await;
+        Browser::with(stage, &link).await
+    }
+
+    /// Signs in as somebody whose account stays as it is.
+    pub(crate) async fn known(stage: &Stage, name: &str) -> Browser {
+        Browser::with(stage, &people::create_link_for(&**stage.gate.store(), name).await.unwrap()).await
+    }
+
+    async fn with(stage: &Stage, link: &str) -> Browser {
         let answered = stage.nobody().post("/v1/sign-in", &json!({ "link": link })).await;
         let set = answered.headers[SET_COOKIE].to_str().unwrap().to_owned();
         assert!(set.contains("HttpOnly; SameSite=Strict"), "{set}");
@@ -141,4 +152,82 @@ async fn tokens_have_honest_names_and_bounded_lives() {
         assert!(!create(Role::Approver, name, None).await, "{name:?}");
     }
     assert!(!create(Role::Agent, "local", None).await);
+}
+
+const FINANCE: &str = "
+policy:
+  rules: [{ id: money, ask: transfer, from: [finance] }, { id: staff, ask: hire, from: [people] }]
+approvers:
+  groups: { finance: [ann], people: ['os:cy'] }
+";
+
+async fn decided_by(decider: impl AsyncFn(&str, &serde_json::Value) -> Answered, stage: &Stage, tool: &str) -> u16 {
+    let call = stage.agent().await.submit(tool, json!({ "n": tool })).await.expect(202);
+    let hold = &call["holds"][0];
+    let path = format!("/v1/holds/{}/decisions", hold["id"].as_str().unwrap());
+    let answered = decider(&path, &json!({ "answer": "approve", "digest": hold["digest"] })).await;
+    if answered.status != 200 {
+        let (id, status) = (call["id"].as_str().unwrap(), answered.status.as_u16());
+        answered.problem(403, "not_eligible");
+        stage.agent().await.post(&format!("/v1/calls/{id}/cancel"), &json!({})).await.expect(200);
+        return status;
+    }
+    answered.status.as_u16()
+}
+
+/// `from: [finance]` takes people of that group and nobody else: by the policy's groups or by their account's, with a
+/// token or in a browser, on every store; and leaving a group counts at once.
+#[tokio::test]
+async fn only_members_of_the_group_decide() {
+    for kind in [Kind::Memory, Kind::Sqlite, Kind::Postgres] {
+        let test = kind.fresh().await.unwrap();
+        let stage = Stage::over(test.store(), FINANCE).await;
+        let store = &**stage.gate.store();
+        let member = async |name: &str, groups: &[&str]| {
+            let groups: Vec<Arc<str>> = groups.iter().map(|group| Arc::from(*group)).collect();
+            people::put_member(store, name, &[Role::Approver], &groups).await.unwrap()
+        };
+        member("bo", &["finance"]).await;
+        member("os:cy", &[]).await;
+        member("os:di", &["finance", "people"]).await;
+        for (name, transfer, hire) in [("ann", 200, 403), ("bo", 200, 403), ("eve", 403, 403), ("program:bo", 403, 403)]
+        {
+            let client = stage.with(Role::Approver, name).await;
+            let by_token = async |path: &str, body: &serde_json::Value| client.post(path, body).await;
+            assert_eq!(decided_by(by_token, &stage, "transfer").await, transfer, "{kind:?} {name}");
+            assert_eq!(decided_by(by_token, &stage, "hire").await, hire, "{kind:?} {name}");
+        }
+        for (name, transfer, hire) in [("os:cy", 403, 200), ("os:di", 200, 200)] {
+            let browser = Browser::known(&stage, name).await;
+            let by_browser = async |path: &str, body: &serde_json::Value| {
+                read(browser.request(Method::POST, path).json(body).send().await.unwrap()).await
+            };
+            assert_eq!(decided_by(by_browser, &stage, "transfer").await, transfer, "{kind:?} {name}");
+            assert_eq!(decided_by(by_browser, &stage, "hire").await, hire, "{kind:?} {name}");
+            if name == "os:di" {
+                member("os:di", &["people"]).await;
+                assert_eq!(decided_by(by_browser, &stage, "transfer").await, 403, "{kind:?}");
+                people::remove_user(store, "os:di").await.unwrap();
+                browser.get("/v1/me").await.problem(401, "unauthenticated");
+            }
+        }
+        stage.end().await;
+    }
+}
+
+/// Signing in again, or starting the server again, takes no group away; names are names.
+#[tokio::test]
+async fn people_keep_their_groups() {
+    let stage = Stage::new().await;
+    let store = &**stage.gate.store();
+    people::put_member(store, "os:ann", &[Role::Approver], &["finance".into()]).await.unwrap();
+    people::put_user(store, "os:ann", &[Role::Approver, Role::Operator]).await.unwrap();
+    let users = people::users(store, None, 10).await.unwrap();
+    assert_eq!((users[0].roles.len(), &*users[0].groups[0]), (2, "finance"));
+    for name in ["", " a", "a/b", "a\nb", &"x".repeat(300)] {
+        assert!(people::put_user(store, name, &[Role::Approver]).await.is_err(), "{name:?}");
+        assert!(people::put_member(store, "a", &[Role::Approver], &[name.into()]).await.is_err(), "{name:?}");
+    }
+    assert!(people::put_member(store, "a", &[Role::Agent], &[]).await.is_err());
+    assert!(people::create_link_for(store, "nobody").await.is_err());
 }

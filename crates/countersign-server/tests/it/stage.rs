@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use countersign::memory::MemoryStore;
+use countersign::redact::Redactor;
 use countersign::signer::Signer;
 use countersign::{Gate, Policy, Store};
 use countersign_agent::Agent;
 use countersign_api::wire::{NewToken, Role};
-use countersign_server::{Server, people, tokens};
+use countersign_server::{Server, ServerBuilder, people, tokens};
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -73,7 +74,7 @@ impl Stage {
 
     /// A server over a store.
     pub(crate) async fn over(store: Arc<dyn Store>, policy: &str) -> Stage {
-        Stage::with_agents(store, policy, |_| Vec::new()).await
+        Stage::built(store, policy, |_, builder| builder).await
     }
 
     /// A server over a store, with agents behind its gate.
@@ -82,13 +83,23 @@ impl Stage {
         policy: &str,
         agents: impl FnOnce(&Gate) -> Vec<Agent>,
     ) -> Stage {
+        Stage::built(store, policy, |gate, builder| builder.agents(agents(gate))).await
+    }
+
+    /// A server over a store, with more than its policy.
+    pub(crate) async fn built(
+        store: Arc<dyn Store>,
+        policy: &str,
+        more: impl FnOnce(&Gate, ServerBuilder) -> ServerBuilder,
+    ) -> Stage {
         // Several tests share the process; the first installs it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let signer = Arc::new(Signer::generate().unwrap());
+        let redactor = Redactor::new(&["*password*".to_owned()], &[]).unwrap().and_standard();
         let gate = Gate::builder().policy(Policy::from_yaml(policy).unwrap()).store(store).decided_elsewhere();
-        let gate = gate.signer(Arc::clone(&signer)).build().unwrap();
+        let gate = gate.signer(Arc::clone(&signer)).redactor(redactor).build().unwrap();
         let builder = Server::builder(gate.clone()).listen("127.0.0.1:0".parse().unwrap()).signer(Arc::clone(&signer));
-        let server = builder.agents(agents(&gate)).bind().await.unwrap();
+        let server = more(&gate, builder).bind().await.unwrap();
         let url = server.url().to_owned();
         let (end, ended) = oneshot::channel();
         let served = tokio::spawn(server.run(async move {

@@ -4,14 +4,15 @@
 //! about permission (`permission:`, `confirm:`, `toolConfirmation:`) becomes rules of the one policy.
 
 mod environment;
+mod notify;
 mod parts;
 mod schema;
 
 use std::fmt;
 
+pub use notify::{EmailConfig, NotifyConfig, NotifyFilter, NotifyTo, SmtpTls};
 pub use parts::{
-    AgentConfig, Batch, McpServerConfig, ModelConfig, NotifyConfig, NotifyTo, RedactConfig, SaikiConfig, SaikiStorage,
-    ToolConfig, ToolRun,
+    AgentConfig, Batch, McpServerConfig, ModelConfig, RedactConfig, SaikiConfig, SaikiStorage, ToolConfig, ToolRun,
 };
 
 use crate::limits::Limits;
@@ -42,7 +43,7 @@ pub struct Config {
     pub agents: Vec<AgentConfig>,
     /// What a `toolConfirmation:` section says beyond the policy.
     pub saiki: Option<SaikiConfig>,
-    /// Who is told about holds.
+    /// Who is told what happens.
     pub notify: Vec<NotifyConfig>,
 }
 
@@ -98,7 +99,7 @@ impl Config {
             mcp_servers: fields.get("mcp_servers").map_or_else(Vec::new, |node| parts::servers(node, problems)),
             agents,
             saiki: fields.get("toolConfirmation").map(parts::saiki),
-            notify: fields.get("notify").map_or_else(Vec::new, |node| parts::notify(node, problems)),
+            notify: fields.get("notify").map_or_else(Vec::new, |node| notify::notify(node, problems)),
             policy: policy?,
         })
     }

@@ -11,10 +11,9 @@ use super::Secret;
 use crate::call::Repeat;
 use crate::json::{Bounds, Json};
 use crate::limits::{self, Limits};
-use crate::policy::read::RISKS;
 use crate::policy::yaml::{Fields, Key, Node, Tree};
 use crate::policy::{Problems, duration};
-use crate::verdict::{Life, Risk};
+use crate::verdict::Life;
 
 /// A model and how to reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,28 +139,6 @@ pub enum SaikiStorage {
     Memory,
 }
 
-/// Somebody to tell about holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct NotifyConfig {
-    /// By which way.
-    pub to: NotifyTo,
-    /// The key messages are signed with.
-    pub secret: Option<Secret>,
-    /// Only holds of at least this risk.
-    pub risk: Risk,
-}
-
-/// A way to tell somebody.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NotifyTo {
-    /// A signed HTTP request.
-    Webhook(String),
-    /// A message in a chat.
-    Slack(String),
-}
-
 /// What is never recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -225,10 +202,8 @@ pub(super) const AGENT_KEYS: [&str; 11] = [
 ];
 pub(super) const BATCHES: [(&str, Batch); 3] =
     [("independent", Batch::Independent), ("barrier", Batch::Barrier), ("sequential", Batch::Sequential)];
-/// Keys of one of `notify`.
-pub(super) const NOTIFY_KEYS: [&str; 4] = ["webhook", "slack", "secret", "risk"];
 
-fn text(fields: &Fields<'_>, key: &str, problems: &mut Problems<'_>) -> Option<String> {
+pub(super) fn text(fields: &Fields<'_>, key: &str, problems: &mut Problems<'_>) -> Option<String> {
     fields.get(key)?.text(&format!("`{key}`"), problems).map(str::to_owned)
 }
 
@@ -488,24 +463,4 @@ pub(super) fn saiki(node: &Node) -> SaikiConfig {
     };
     let memory = matches!(storage.map(|(_, node)| &node.value), Some(Tree::Text(word)) if word == "memory");
     SaikiConfig { storage: if memory { SaikiStorage::Memory } else { SaikiStorage::Storage } }
-}
-
-pub(super) fn notify(node: &Node, problems: &mut Problems<'_>) -> Vec<NotifyConfig> {
-    let nodes: Vec<&Node> = node.list("`notify`", problems).iter().collect();
-    let mut all = Vec::new();
-    for node in nodes {
-        let fields = node.fields("`notify`", &NOTIFY_KEYS, problems);
-        let to = match (text(&fields, "webhook", problems), text(&fields, "slack", problems)) {
-            (Some(url), None) => Some(NotifyTo::Webhook(url)),
-            (None, Some(channel)) => Some(NotifyTo::Slack(channel)),
-            _ => {
-                problems.add(node.at, "`notify` needs one of `webhook` and `slack`");
-                None
-            }
-        };
-        let secret = text(&fields, "secret", problems).map(Secret::new);
-        let risk = fields.get("risk").and_then(|risk| risk.word("`risk`", &RISKS, problems)).unwrap_or_default();
-        all.extend(to.map(|to| NotifyConfig { to, secret, risk }));
-    }
-    all
 }

@@ -5,9 +5,9 @@
 
 use serde_json::{Map, Value, json};
 
+use super::notify::{EMAIL_KEYS, INCLUDES, NOTIFY_KEYS, SMTP_TLS, event_words};
 use super::parts::{
-    AGENT_KEYS, BATCHES, LIMIT_KEYS, MODEL_KEYS, NOTIFY_KEYS, PROVIDERS, REDACT_KEYS, REPEATS, RUN_KEYS, SERVER_KEYS,
-    TOOL_KEYS,
+    AGENT_KEYS, BATCHES, LIMIT_KEYS, MODEL_KEYS, PROVIDERS, REDACT_KEYS, REPEATS, RUN_KEYS, SERVER_KEYS, TOOL_KEYS,
 };
 use crate::limits;
 use crate::policy::examples::EXAMPLE_KEYS;
@@ -180,12 +180,34 @@ fn tool_confirmation(key: &str) -> Value {
 
 fn notify(key: &str) -> Value {
     match key {
-        "webhook" => text("A URL that gets a signed request."),
-        "slack" => text("A chat channel."),
-        "secret" => text("The key messages are signed with."),
+        "webhook" => text("A URL that gets a signed request (Standard Webhooks)."),
+        "slack" => text("The URL of an incoming webhook of Slack's kind."),
+        "email" => email(),
+        "secret" => text("The key requests are signed with, `whsec_…`; the server's own, if left out."),
+        "events" => said("What is told; `hold.opened`, if left out.", one_or_many(words(&event_words()))),
         "risk" => said("Only holds of at least this risk.", words(&RISKS)),
+        "rules" => said("Only calls that one of these rules asks about.", one_or_many(name())),
+        "tools" => tools("Only calls of these tools."),
+        "include" => said("What may leave the server beside names.", one_or_many(words(&INCLUDES))),
+        "allow_private" => {
+            said("Whether this machine and its network may be connected to.", json!({ "type": "boolean" }))
+        }
         _ => Value::Null,
     }
+}
+
+fn email() -> Value {
+    let mut schema = object(&EMAIL_KEYS, |key| match key {
+        "to" => said("Who gets the letter.", one_or_many(name())),
+        "from" => text("Who sends it."),
+        "smtp" => text("The mail server: `smtp.example.com:587`."),
+        "tls" => said("How the way there is kept private; `starttls`, if left out.", words(&SMTP_TLS)),
+        "username" => text("Who signs in there."),
+        "password" => text("With what; write `${NAME}` to read it from the environment."),
+        _ => Value::Null,
+    });
+    require(&mut schema, &["to", "from", "smtp"]);
+    schema
 }
 
 /// A mapping of known keys and no others. An empty one may be left blank, as the loader lets it.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::call::{Declared, Facts, Path, Repeat, ToolId};
+use crate::event::EventName;
 use crate::json::{Bounds, Json};
 use crate::policy::presets;
 use crate::schema::Schema;
@@ -75,13 +76,10 @@ fn the_reference_file_loads() {
     assert_eq!(config.agents[0].approval_timeout, Some(Duration::from_secs(300)));
     assert_eq!(config.policy.groups_of("bo"), [std::sync::Arc::from("finance")]);
     assert_eq!(config.policy.groups_of("eve"), []);
-    assert_eq!(
-        config.notify,
-        [NotifyConfig {
-            to: NotifyTo::Webhook("https://example.org".into()),
-            secret: None,
-            risk: crate::verdict::Risk::Low
-        }]
+    assert_eq!(config.notify.len(), 1);
+    assert_eq!(config.notify[0].to, NotifyTo::Webhook { url: Secret::new("https://example.org"), secret: None });
+    assert!(
+        config.notify[0].about.names(EventName::HoldOpened) && !config.notify[0].about.names(EventName::HoldDecided)
     );
     assert_eq!(config.redact.keys, ["*password*"]);
     assert_eq!(config.policy.lint(), []);
@@ -169,6 +167,7 @@ fn the_schema_refuses_unknown_keys_everywhere() {
         "toolConfirmation: { mod: auto-deny }",
         "approvers: { group: {} }",
         "notify: [{ webhook: x, risc: low }]",
+        "notify: [{ email: { too: a@example.org } }]",
         "redact: { key: [] }",
     ] {
         check_refused(text, "unknown key");
@@ -177,6 +176,52 @@ fn the_schema_refuses_unknown_keys_everywhere() {
     for text in ["policy: { rules: [{ ask: x, deny: y }] }", "policy: { rules: [{ id: x }] }"] {
         assert!(edited(text).is_err(), "{text}");
     }
+}
+
+/// Whoever is told is named exactly, and what would leave in the clear is said at its place.
+#[test]
+fn who_is_told_is_read_strictly() {
+    let text = "
+notify:
+  - webhook: https://hooks.example.org/a?b=c
+    secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw
+    events: [hold.opened, call.in_doubt]
+    risk: high
+    rules: big-*
+    tools: ['db/*', transfer]
+    include: arguments
+  - slack: http://127.0.0.1:1/x
+    allow_private: true
+  - email: { to: [ann@example.org, Bo <bo@example.org>], from: gate@example.org, smtp: smtp.example.org, username: u, password: '${KEY}' }
+";
+    let read = config(text);
+    assert!(read.notify[0].arguments && read.notify[0].about.names(EventName::CallInDoubt));
+    assert!(!read.notify[1].arguments && read.notify[1].allow_private);
+    let NotifyTo::Email(email) = &read.notify[2].to else { panic!("{:?}", read.notify[2]) };
+    assert_eq!((&*email.host, email.port, email.tls, email.to.len()), ("smtp.example.org", 587, SmtpTls::StartTls, 2));
+    let shown = format!("{:?}", read.notify);
+    for secret in ["k3y", "MfKQ9r8", "b=c", "127.0.0.1"] {
+        assert!(!shown.contains(secret), "{shown}");
+    }
+    check_refused("notify: [{ risk: low }]", "1:10: `notify` needs one of `webhook`, `slack` and `email`");
+    check_refused("notify: [{ webhook: https://x, slack: https://y }]", "needs one of");
+    check_refused("notify: [{ webhook: http://example.org }]", "1:21: `webhook` would be sent in the clear");
+    check_refused("notify: [{ webhook: ftp://example.org }]", "must be a URL that begins with https://");
+    check_refused("notify: [{ webhook: https://u:p@example.org }]", "a user name or a password");
+    check_refused("notify: [{ webhook: 'https:///x' }]", "`webhook` is not a URL");
+    check_refused("notify: [{ webhook: https://x, secret: abc }]", "1:40: `secret` must be `whsec_`");
+    check_refused("notify: [{ webhook: https://x, secret: whsec_c2hvcnQ= }]", "24 to 64 bytes");
+    check_refused("notify: [{ slack: https://x, secret: abc }]", "nothing else is signed");
+    check_refused("notify: [{ webhook: https://x, events: [] }]", "names none");
+    check_refused("notify: [{ webhook: https://x, events: hold.open }]", "did you mean `hold.opened`?");
+    check_refused("notify: [{ webhook: https://x, tools: 'a b' }]", "`tools`: pattern `a b`");
+    check_refused("notify: [{ email: { from: a@b, smtp: x } }]", "`email` needs `to`");
+    check_refused("notify: [{ email: { to: [], from: a@b, smtp: x } }]", "`email` needs `to`");
+    check_refused("notify: [{ email: { to: a, from: a@b, smtp: x } }]", "`a` is not an address");
+    check_refused("notify: [{ email: { to: a@b, from: \"a@b\\nBcc: c@d\", smtp: x } }]", "`from`:");
+    check_refused("notify: [{ email: { to: a@b, from: a@b, smtp: 'x:0' } }]", "`smtp` must be a host");
+    check_refused("notify: [{ email: { to: a@b, from: a@b, smtp: x, tls: none } }]", "sent in the clear");
+    check_refused("notify: [{ email: { to: a@b, from: a@b, smtp: x, username: u } }]", "go together");
 }
 
 /// B46: unknown keys are errors everywhere, and an unset variable is an error at its place.

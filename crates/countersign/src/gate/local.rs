@@ -269,7 +269,7 @@ impl Local {
         let problem = match answer {
             Ok(Ok(answer)) => {
                 let decision = open.decision(approver.who(), "approver", answer);
-                match self.decide(&asks, id, decision).await {
+                match self.decide(&asks, id, decision, &[]).await {
                     Ok(_) => return,
                     Err(error) => error.to_string(),
                 }
@@ -326,13 +326,15 @@ impl Local {
         asks: &Arc<Asks>,
         hold: HoldId,
         decision: Decision,
+        groups: &[Arc<str>],
     ) -> Result<Decided, GateError> {
         check_size(&decision)?;
         let edit = match &decision.answer {
             Answer::Approve { arguments: Some(arguments), .. } => Some(self.edit(asks, hold, arguments).await?),
             Answer::Approve { .. } | Answer::Deny { .. } | Answer::Respond { .. } => None,
         };
-        let groups = self.policy.load().groups_of(&decision.by.id);
+        let mut groups = groups.to_vec();
+        groups.extend(self.policy.load().groups_of(&decision.by.id));
         let applied = self.store.run(Op::Decide(Box::new(Deciding { hold, decision, groups, edit }))).await?;
         let call = applied.call.ok_or(GateError::Rejected(Rejection::NotFound("call")))?;
         let released = match &applied.grant {

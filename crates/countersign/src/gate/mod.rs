@@ -299,7 +299,17 @@ impl Gate {
 
     /// Decides a hold, from anywhere.
     pub async fn decide(&self, hold: HoldId, decision: Decision) -> Result<Decided, GateError> {
-        self.local.decide(&self.asks, hold, decision).await
+        self.decide_among(hold, decision, &[]).await
+    }
+
+    /// Decides a hold as somebody whose account names these groups, beside those that the policy names.
+    pub async fn decide_among(
+        &self,
+        hold: HoldId,
+        decision: Decision,
+        groups: &[Arc<str>],
+    ) -> Result<Decided, GateError> {
+        self.local.decide(&self.asks, hold, decision, groups).await
     }
 
     /// Shows a grant before a decision makes it: as a rule, with calls it covers and how many it would have covered.

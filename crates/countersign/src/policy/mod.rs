@@ -39,7 +39,7 @@ mod guard;
 mod index;
 mod judge;
 mod lint;
-mod pattern;
+pub(crate) mod pattern;
 pub(crate) mod presets;
 pub(crate) mod read;
 mod rule;

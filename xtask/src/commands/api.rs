@@ -1,0 +1,149 @@
+//! Tests of the API by its own description: schemathesis makes requests up from the OpenAPI document of a running server
+//! and looks for answers that the document does not describe.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use super::setup;
+use crate::cargo::{self, root};
+use crate::metadata::Metadata;
+
+/// Requests made up for each operation, and the seed they are made from.
+const EXAMPLES: &str = "20";
+const SEED: &str = "7117";
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
+/// Streams have no end, and nothing of them is described as an answer.
+const STREAMS: &str = "/(events|ws)$";
+/// Asks about some calls and allows others, so that every state is there.
+const CONFIG: &str = "policy: { rules: [{ id: reads, allow: 'read_*' }, { id: writes, ask: 'write_*' }] }\n";
+const ROLES: [&str; 4] = ["agent", "approver", "operator", "auditor"];
+const HOW_TO_GET_PYTHON: &str = "Python 3.9 or later with venv and pip is needed for the API tests: `apt-get install \
+    python3-venv`";
+
+/// Makes sure of Python and of the locked packages, in a folder of their own under `target`.
+pub(crate) fn packages() -> Result<()> {
+    let (folder, wanted) = (folder()?, requirements());
+    let stamp = folder.join("installed.txt");
+    let text = fs::read_to_string(&wanted).with_context(|| format!("cannot read {}", wanted.display()))?;
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == text) {
+        eprintln!("schemathesis: found in {}", folder.display());
+        return Ok(());
+    }
+    if !makes_folders() {
+        setup::install("Python", "python3-venv")?;
+    }
+    quiet(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder)).context(HOW_TO_GET_PYTHON)?;
+    let mut pip = Command::new(program("python")?);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--requirement"]);
+    quiet(pip.arg(&wanted))
+        .context("the packages of the API tests cannot be installed: is the package index in reach?")?;
+    fs::write(&stamp, text).with_context(|| format!("cannot write {}", stamp.display()))
+}
+
+/// Starts a server of its own and tests what it answers.
+pub(crate) fn run(countersign: &Path) -> Result<()> {
+    let home = Metadata::read()?.target_directory.join("xtask").join("api");
+    if home.exists() {
+        fs::remove_dir_all(&home).with_context(|| format!("cannot empty {}", home.display()))?;
+    }
+    fs::create_dir_all(&home)?;
+    fs::write(home.join("countersign.yml"), CONFIG)?;
+    let server = Server::start(countersign, &home)?;
+    let mut tokens = serde_json::Map::new();
+    for role in ROLES {
+        tokens.insert(role.to_owned(), token(countersign, &home, role)?.into());
+    }
+    let mut test = Command::new(program("schemathesis")?);
+    test.current_dir(&home)
+        .args(["run", &format!("{}/openapi.json", server.url), "--phases", "coverage,fuzzing"])
+        .args(["--max-examples", EXAMPLES, "--seed", SEED, "--checks", CHECKS, "--exclude-path-regex", STREAMS])
+        .args(["--request-timeout", "70", "--continue-on-failure", "--no-color", "--warnings", "off"])
+        .env("SCHEMATHESIS_HOOKS", "hooks")
+        .env("PYTHONPATH", root().join("xtask").join("schemathesis"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("COUNTERSIGN_URL", &server.url)
+        .env("COUNTERSIGN_TOKENS", serde_json::Value::Object(tokens).to_string());
+    cargo::run(&mut test)
+}
+
+/// A `countersign serve` with a store of its own.
+struct Server {
+    process: Child,
+    url: String,
+}
+
+#[derive(Deserialize)]
+struct Greeting {
+    url: String,
+}
+
+impl Server {
+    fn start(countersign: &Path, home: &Path) -> Result<Server> {
+        let mut serve = at_home(countersign, home);
+        serve.args(["serve", "--no-open", "--listen", "127.0.0.1:0", "--json"]).args(PLACE);
+        let process = serve.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let process = process.with_context(|| format!("cannot run {}", countersign.display()))?;
+        let mut server = Server { process, url: String::new() };
+        let mut line = String::new();
+        let stdout = server.process.stdout.take().context("the server has no output")?;
+        BufReader::new(stdout).read_line(&mut line)?;
+        let greeting: Greeting = serde_json::from_str(&line).context("the server did not start; see above")?;
+        server.url = greeting.url;
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+const PLACE: [&str; 4] = ["--config", "countersign.yml", "--store", "sqlite:countersign.db"];
+
+fn token(countersign: &Path, home: &Path, role: &str) -> Result<String> {
+    #[derive(Deserialize)]
+    struct Made {
+        token: String,
+    }
+    let mut create = at_home(countersign, home);
+    let made = create.args(["token", "create", "--role", role, "--name", role, "--json"]).args(PLACE).output()?;
+    ensure!(made.status.success(), "no token for {role}: {}", String::from_utf8_lossy(&made.stderr));
+    Ok(serde_json::from_slice::<Made>(&made.stdout)?.token)
+}
+
+/// The program, with nothing of the user's own.
+fn at_home(countersign: &Path, home: &Path) -> Command {
+    let mut command = Command::new(countersign);
+    command.current_dir(home).env("HOME", home).env("XDG_DATA_HOME", home).env("XDG_CONFIG_HOME", home);
+    command
+}
+
+fn folder() -> Result<PathBuf> {
+    Ok(Metadata::read()?.target_directory.join("xtask").join("python"))
+}
+
+fn requirements() -> PathBuf {
+    root().join("xtask").join("schemathesis").join("requirements.txt")
+}
+
+fn program(name: &str) -> Result<PathBuf> {
+    Ok(folder()?.join(if cfg!(windows) { "Scripts" } else { "bin" }).join(name))
+}
+
+fn makes_folders() -> bool {
+    let arguments = ["-c", "import ensurepip, venv"].map(OsStr::new);
+    Command::new("python3").args(arguments).output().is_ok_and(|output| output.status.success())
+}
+
+/// Runs a command whose output is talk.
+fn quiet(command: &mut Command) -> Result<()> {
+    cargo::run(command.stdin(Stdio::null()).stdout(std::io::stderr()))
+}
