@@ -119,7 +119,9 @@ agents:
     let entries: Vec<String> = all
         .iter()
         .filter(|(_, _, data)| data["kind"].is_string())
-        .map(|(name, _, data)| format!("{name} {}", data["agents"].as_array().unwrap().last().unwrap().as_str().unwrap()))
+        .map(|(name, _, data)| {
+            format!("{name} {}", data["agents"].as_array().unwrap().last().unwrap().as_str().unwrap())
+        })
         .collect();
     let of = |agent: &str| entries.iter().filter(|entry| entry.ends_with(agent)).cloned().collect::<Vec<_>>();
     assert_eq!(of("clerk"), ["message clerk", "said clerk", "results clerk", "said clerk"]);
