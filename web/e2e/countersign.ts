@@ -23,15 +23,15 @@ limits: { pending_per_session: 20000, submits_per_second: 100000 }
 /** Agents that the server runs: a banker who gives the transfer to a clerk; the client moves the money. */
 const AGENTS = `
 model: { provider: scripted, name: script.yml }
-tools: [{ name: transfer_money, description: Moves money., run: { client: true } }]
+tools: [{ name: send_rent, description: Moves money., run: { client: true } }]
 agents:
   banker: { instructions: You help with the bank., sub_agents: [clerk] }
-  clerk: { instructions: You move money., tools: [transfer_money] }
+  clerk: { instructions: You move money., tools: [send_rent] }
 `
 const SCRIPT = `
 agents:
   banker: [{ text: I ask the clerk., calls: [{ tool: ask_clerk, arguments: { task: Send 900 to Bo } }] }, { text: The rent is sent. }]
-  clerk: [{ text: I send it., calls: [{ tool: transfer_money, arguments: { to: Bo, amount: 900 } }] }, { text: Bo has it. }]
+  clerk: [{ text: I send it., calls: [{ tool: send_rent, arguments: { to: Bo, amount: 900 } }] }, { text: Bo has it. }]
 `
 const TASKS = '    - { id: tasks, allow: "agent:*" }'
 

@@ -16,7 +16,7 @@ test('a session that the server runs is shown as it happens, with its holds in t
   await inbox.keyboard.press('a')
   const waiting = await countersign.clientCall('rent')
   await inbox.goto(`${countersign.url}/#/sessions/${encodeURIComponent('bank-bot/rent')}`)
-  await expect(inbox.getByText('Its client is to run transfer_money.')).toBeVisible()
+  await expect(inbox.getByText('Its client is to run send_rent.')).toBeVisible()
   await expect(transcript.getByText('Waits for a decision')).toHaveCount(0)
   await countersign.give('rent', waiting, 'sent')
   await expect(transcript.getByText('The rent is sent.')).toBeVisible()
