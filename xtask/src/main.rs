@@ -26,6 +26,7 @@ enum Command {
     Setup(commands::setup::Setup),
     Check(commands::check::Check),
     Test(commands::test::Test),
+    Api(commands::api::Api),
     Bench(commands::bench::Bench),
     Kill(commands::kill::Kill),
 }
@@ -45,6 +46,7 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Setup(setup) => setup.run()?,
         Command::Check(check) => check.run()?,
         Command::Test(test) => return test.run(),
+        Command::Api(api) => api.run()?,
         Command::Bench(bench) => bench.run()?,
         Command::Kill(kill) => kill.run()?,
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use clap::Args;
 use serde::Deserialize;
 
 use super::setup;
@@ -25,6 +26,18 @@ const CONFIG: &str = "policy: { rules: [{ id: reads, allow: 'read_*' }, { id: wr
 const ROLES: [&str; 4] = ["agent", "approver", "operator", "auditor"];
 const HOW_TO_GET_PYTHON: &str = "Python 3.9 or later with venv and pip is needed for the API tests: `apt-get install \
     python3-venv`";
+
+/// Tests the API of a running server by its own description; a step of `cargo xtask test`.
+#[derive(Debug, Args)]
+pub(crate) struct Api {}
+
+impl Api {
+    pub(crate) fn run(&self) -> Result<()> {
+        packages()?;
+        cargo::run(&mut cargo::cargo(["build", "-p", "countersign-cli", "--all-features"]))?;
+        run(&Metadata::read()?.target_directory.join("debug").join("countersign"))
+    }
+}
 
 /// Makes sure of Python and of the locked packages, in a folder of their own under `target`.
 pub(crate) fn packages() -> Result<()> {
