@@ -1,5 +1,6 @@
 //! Figures of the agent runtime beside adk-rs doing the same work: a scripted model in the process, one trivial tool,
-//! approved at once. The rival is another program (`benches/adk`), whose figures come in a file.
+//! approved at once by whoever drives the run, on the same thread. The rival is another program (`benches/adk`), whose
+//! figures come in a file.
 
 mod sessions;
 
@@ -11,18 +12,24 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use countersign::memory::MemoryStore;
 use countersign::tool::{FnTool, tool};
-use countersign::{Answer, Definition, Gate, Policy, Store};
+use countersign::{Answer, Definition, Gate, Hold, Policy, Store, Who};
 use countersign_agent::model::{Scripted, Turn};
 use countersign_agent::{Agent, RunEvent};
 use serde::Deserialize;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::core::{Goal, compared, nanoseconds_each};
 use crate::figure::Figure;
 
 /// Words of one streamed answer: fewer than a stream keeps for a slow reader, so that none is lost.
 const WORDS: usize = 900;
+
+/// Calls of one sample by the processor's clock, enough for its ticks to tell a microsecond.
+const CALLS: u32 = 10_000;
+/// Calls of a long conversation.
+const MANY: u32 = 50;
 
 /// What the rival took, by the name of the figure, in microseconds.
 type Baselines = HashMap<String, f64>;
@@ -74,55 +81,78 @@ fn write_file() -> FnTool {
     tool(definition, |running| async move { Ok(running.arguments().clone()) })
 }
 
-/// Calls the tool, then says that it is done.
-fn model() -> Scripted {
+/// Calls the tool so often, then says that it is done.
+fn model(calls: u32) -> Scripted {
     let arguments = r#"{"path":"notes/today.md","text":"buy milk and bread"}"#;
-    Scripted::new([Turn::new("").call("write_file", arguments), Turn::new("Done.")])
+    let turns = (0..calls).map(|_| Turn::new("").call("write_file", arguments));
+    Scripted::new(turns.chain([Turn::new("Done.")]))
 }
 
-fn agent(store: Arc<dyn Store>, policy: Policy) -> Result<Agent> {
-    let gate = Gate::builder().policy(policy).store(store).without_sweeper();
-    let gate = gate.approver(|_| async { Ok(Answer::approve()) }).build()?;
-    Ok(Agent::builder("bench", model()).gate(gate).tool(write_file()).build()?)
+/// An agent, and the holds of its calls.
+struct Bed {
+    agent: Agent,
+    holds: UnboundedReceiver<Hold>,
+    calls: u32,
 }
 
-/// One conversation, from what the user says to the model's last word.
-async fn cycle(agent: &Agent) -> Result<()> {
-    let reply = agent.run("Write it down").await?;
-    ensure!(&*reply.text == "Done.", "the agent said `{}`", reply.text);
-    Ok(())
-}
-
-/// The best of several samples, in microseconds a cycle, by a clock that counts seconds.
-fn microseconds(runtime: &Runtime, agent: &Agent, cycles: u32, clock: impl Fn() -> Result<f64>) -> Result<f64> {
-    let mut best = f64::MAX;
-    for _ in 0..5 {
-        let begin = clock()?;
-        for _ in 0..cycles {
-            runtime.block_on(cycle(agent))?;
-        }
-        best = best.min((clock()? - begin) / f64::from(cycles));
+impl Bed {
+    fn new(store: Arc<dyn Store>, policy: Policy, calls: u32) -> Result<Bed> {
+        let (builder, holds) = Gate::builder().policy(policy).store(store).without_sweeper().channel();
+        let agent = Agent::builder("bench", model(calls)).gate(builder.build()?).tool(write_file()).build()?;
+        Ok(Bed { agent, holds, calls })
     }
-    Ok(best * 1e6)
+
+    /// One conversation, from what the user says to the model's last word, with every hold approved as it opens.
+    async fn converse(&mut self) -> Result<()> {
+        let run = self.agent.run("Write it down");
+        tokio::pin!(run);
+        let reply = loop {
+            tokio::select! {
+                biased;
+                reply = &mut run => break reply?,
+                Some(hold) = self.holds.recv() => {
+                    let decision = hold.decision(Who::person("ann"), "bench", Answer::approve());
+                    self.agent.gate().decide(hold.id, decision).await?;
+                }
+            }
+        };
+        ensure!(&*reply.text == "Done.", "the agent said `{}`", reply.text);
+        Ok(())
+    }
+
+    /// The best of several samples, in microseconds a call, by a clock that counts seconds.
+    fn measure(mut self, runtime: &Runtime, calls: u32, clock: impl Fn() -> Result<f64>) -> Result<f64> {
+        let mut best = f64::MAX;
+        for _ in 0..5 {
+            let begin = clock()?;
+            for _ in 0..calls / self.calls {
+                runtime.block_on(self.converse())?;
+            }
+            best = best.min((clock()? - begin) / f64::from(calls));
+        }
+        Ok(best * 1e6)
+    }
 }
 
-fn in_memory(runtime: &Runtime, rival: &Baselines) -> Result<Vec<Figure>> {
-    let measure = |policy| {
-        let agent = agent(Arc::new(MemoryStore::new()), policy)?;
-        microseconds(runtime, &agent, 2_000, cpu_seconds)
-    };
-    let (gated, ungated) = (measure(Policy::ask_all())?, measure(Policy::allow_all())?);
+fn in_memory(_: &Runtime, rival: &Baselines) -> Result<Vec<Figure>> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let measure =
+        |policy, calls| Bed::new(Arc::new(MemoryStore::new()), policy, calls)?.measure(&runtime, CALLS, cpu_seconds);
+    let figure = |name: &str, value, key: &str| beside(name, value, rival.get(key), 0.125);
+    let (ask, allow) = (Policy::ask_all, Policy::allow_all);
     Ok(vec![
-        beside("CPU of a gated agent cycle in memory, over adk-rs", gated, rival.get("gated"), 0.125),
-        beside("CPU of an ungated agent cycle in memory, over adk-rs", ungated, rival.get("ungated"), 0.125),
+        figure("CPU of a gated agent cycle in memory, over adk-rs", measure(ask(), 1)?, "gated"),
+        figure("CPU of an ungated agent cycle in memory, over adk-rs", measure(allow(), 1)?, "ungated"),
+        figure("the same gated, each of 50 calls of one run", measure(ask(), MANY)?, "gated of many"),
+        figure("the same ungated, each of 50 calls of one run", measure(allow(), MANY)?, "ungated of many"),
     ])
 }
 
 fn on_sqlite(runtime: &Runtime, rival: &Baselines) -> Result<Vec<Figure>> {
     let folder = TempDir::new()?;
-    let agent = agent(runtime.block_on(open(&folder))?, Policy::ask_all())?;
+    let bed = Bed::new(runtime.block_on(open(&folder))?, Policy::ask_all(), 1)?;
     let begin = Instant::now();
-    let durable = microseconds(runtime, &agent, 20, || Ok(begin.elapsed().as_secs_f64()))?;
+    let durable = bed.measure(runtime, 20, || Ok(begin.elapsed().as_secs_f64()))?;
     Ok(vec![beside("durable gated agent cycle on SQLite, over adk-rs", durable, rival.get("durable"), 0.1)])
 }
 
@@ -189,9 +219,9 @@ mod tests {
     /// The work that is measured is the work that is meant: asked once, run once, two turns.
     #[tokio::test]
     async fn a_cycle_asks_once_and_runs_once() {
-        let agent = agent(Arc::new(MemoryStore::new()), Policy::ask_all()).unwrap();
-        cycle(&agent).await.unwrap();
-        let events = agent.gate().store().events(Default::default(), Default::default()).await.unwrap();
+        let mut bed = Bed::new(Arc::new(MemoryStore::new()), Policy::ask_all(), 1).unwrap();
+        bed.converse().await.unwrap();
+        let events = bed.agent.gate().store().events(Default::default(), Default::default()).await.unwrap();
         let count = |name: &str| events.iter().filter(|event| event.name.as_str() == name).count();
         assert_eq!((count("hold.opened"), count("call.claimed"), count("call.succeeded")), (1, 1, 1));
         assert!(cpu_seconds().unwrap() >= 0.0);

@@ -21,12 +21,15 @@ use futures::StreamExt as _;
 use serde_json::{Value, json};
 
 const TOOL: &str = "write_file";
-const CALL: &str = "call-1";
 const USER: &str = "bench";
+/// Calls of one sample by the processor's clock, enough for its ticks to tell a microsecond.
+const CALLS: u32 = 10_000;
+/// Calls of a long conversation.
+const MANY: u32 = 50;
 
-/// Calls the tool, then says that it is done.
+/// Calls the tool so often, then says that it is done.
 #[derive(Debug)]
-struct Scripted;
+struct Scripted(u32);
 
 #[async_trait]
 impl Model for Scripted {
@@ -39,17 +42,32 @@ impl Model for Scripted {
     }
 
     async fn generate_content(&self, request: LlmRequest) -> adk_rs::Result<LlmResponse> {
-        let mut parts = request.contents.iter().flat_map(|content| &content.parts);
-        let done = parts.any(|part| matches!(part, Part::FunctionResponse(given) if given.name == TOOL));
-        let content = match done {
+        let parts = request.contents.iter().flat_map(|content| &content.parts);
+        let mut results: Vec<&str> = parts.filter_map(result).collect();
+        // A call that waits for its confirmation has a result too, of the same id.
+        results.dedup();
+        let given = results.len();
+        let content = match given >= self.0 as usize {
             true => Content::model_text("Done."),
             false => {
                 let arguments = json!({"path": "notes/today.md", "text": "buy milk and bread"});
-                let call = FunctionCall::new(TOOL, arguments).with_id(CALL);
+                let call = FunctionCall::new(TOOL, arguments).with_id(id(given + 1));
                 Content { role: Role::Model, parts: vec![Part::FunctionCall(call)] }
             }
         };
         Ok(LlmResponse { content: Some(content), ..LlmResponse::default() })
+    }
+}
+
+fn id(number: usize) -> String {
+    format!("call-{number}")
+}
+
+/// The id of the call that a part is the result of.
+fn result(part: &Part) -> Option<&str> {
+    match part {
+        Part::FunctionResponse(given) if given.name == TOOL => given.id.as_deref(),
+        _ => None,
     }
 }
 
@@ -63,11 +81,12 @@ struct Bed {
     runner: Runner,
     sessions: Arc<dyn SessionService>,
     gated: Gated,
+    calls: u32,
     begun: u64,
 }
 
 impl Bed {
-    fn new(sessions: Arc<dyn SessionService>, gated: Gated) -> Result<Bed> {
+    fn new(sessions: Arc<dyn SessionService>, gated: Gated, calls: u32) -> Result<Bed> {
         let tool = FunctionTool::from_async(
             TOOL,
             "Writes a text to a file.",
@@ -75,21 +94,24 @@ impl Bed {
             |arguments: Value, _: &mut ToolContext| async move { Ok(arguments) },
         );
         let tool = tool.require_confirmation(gated == Gated::Yes);
-        let agent = LlmAgent::builder("bench").model(Arc::new(Scripted)).tool(Arc::new(tool)).build()?;
+        let agent = LlmAgent::builder("bench").model(Arc::new(Scripted(calls))).tool(Arc::new(tool));
+        let agent = agent.max_iterations(calls + 1).build()?;
         let runner = Runner::builder().app_name("bench").agent(Arc::new(agent));
         let runner = runner.session_service(Arc::clone(&sessions)).build()?;
-        Ok(Bed { runner, sessions, gated, begun: 0 })
+        Ok(Bed { runner, sessions, gated, calls, begun: 0 })
     }
 
     /// One conversation, from what the user says to the model's last word.
-    async fn cycle(&mut self) -> Result<()> {
+    async fn converse(&mut self) -> Result<()> {
         self.begun += 1;
         let session = format!("session-{}", self.begun);
         self.sessions.create_session("bench", USER, None, Some(&session)).await?;
         let mut last = drain(self.runner.run(USER, Some(&session), "Write it down").await?).await?;
-        if self.gated == Gated::Yes {
+        let confirmations = if self.gated == Gated::Yes { self.calls } else { 0 };
+        for number in 1..=confirmations {
             ensure!(!is_done(&last), "the tool was not confirmed yet");
-            let confirmed = self.runner.run_with(USER, Some(&session), confirmation(), RunConfig::default()).await?;
+            let confirmation = confirmation(number as usize);
+            let confirmed = self.runner.run_with(USER, Some(&session), confirmation, RunConfig::default()).await?;
             last = drain(confirmed).await?;
         }
         ensure!(is_done(&last), "the run is not done");
@@ -97,9 +119,9 @@ impl Bed {
     }
 }
 
-fn confirmation() -> Content {
+fn confirmation(number: usize) -> Content {
     let confirmed = FunctionResponse {
-        id: Some(CALL.to_owned()),
+        id: Some(id(number)),
         name: REQUEST_CONFIRMATION_FUNCTION_NAME.to_owned(),
         response: json!({"confirmed": true}),
         will_continue: None,
@@ -133,15 +155,15 @@ fn wall_seconds() -> Result<f64> {
     Ok(BEGIN.get_or_init(Instant::now).elapsed().as_secs_f64())
 }
 
-/// The best of several samples, in microseconds a cycle, so that a busy machine disturbs little.
-async fn measure(bed: &mut Bed, cycles: u32, clock: fn() -> Result<f64>) -> Result<f64> {
+/// The best of several samples, in microseconds a call, so that a busy machine disturbs little.
+async fn measure(bed: &mut Bed, calls: u32, clock: fn() -> Result<f64>) -> Result<f64> {
     let mut best = f64::MAX;
     for _ in 0..5 {
         let begin = clock()?;
-        for _ in 0..cycles {
-            bed.cycle().await?;
+        for _ in 0..calls / bed.calls {
+            bed.converse().await?;
         }
-        best = best.min((clock()? - begin) / f64::from(cycles));
+        best = best.min((clock()? - begin) / f64::from(calls));
     }
     Ok(best * 1e6)
 }
@@ -152,12 +174,20 @@ fn print(figure: &str, value: f64) {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let memory = || Arc::new(InMemorySessionService::new());
-    print("gated", measure(&mut Bed::new(memory(), Gated::Yes)?, 2_000, cpu_seconds).await?);
-    print("ungated", measure(&mut Bed::new(memory(), Gated::No)?, 2_000, cpu_seconds).await?);
+    for (name, gated, calls) in [
+        ("gated", Gated::Yes, 1),
+        ("ungated", Gated::No, 1),
+        ("gated of many", Gated::Yes, MANY),
+        ("ungated of many", Gated::No, MANY),
+    ] {
+        // The longer a conversation, the more each call of it takes.
+        let sample = if calls == 1 { CALLS } else { CALLS / 10 };
+        let mut bed = Bed::new(Arc::new(InMemorySessionService::new()), gated, calls)?;
+        print(name, measure(&mut bed, sample, cpu_seconds).await?);
+    }
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite://{}?mode=rwc", folder.path().join("adk.db").display());
     let sqlite = Arc::new(SqliteSessionService::connect(&url).await?);
-    print("durable", measure(&mut Bed::new(sqlite, Gated::Yes)?, 20, wall_seconds).await?);
+    print("durable", measure(&mut Bed::new(sqlite, Gated::Yes, 1)?, 20, wall_seconds).await?);
     Ok(())
 }

@@ -58,7 +58,7 @@ impl Bed {
         let limits = Limits { pending_total: 1_000_000, ..Limits::default() };
         let builder = Gate::builder().policy(Policy::ask_all()).store(open(folder).await?).limits(limits);
         let (builder, holds) = builder.without_sweeper().channel();
-        let agent = Agent::builder("bench", model()).gate(builder.build()?).tool(write_file()).build()?;
+        let agent = Agent::builder("bench", model(1)).gate(builder.build()?).tool(write_file()).build()?;
         Ok(Bed { agent, holds, begun: 0, last: Vec::new() })
     }
 

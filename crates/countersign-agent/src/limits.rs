@@ -113,6 +113,10 @@ pub const COMMAND_RESULT_BYTES: usize = 200 * 1024;
 pub const COMMAND_DRAIN: Duration = Duration::from_secs(2);
 /// Bytes kept of what went wrong, for the model to read.
 pub const FAILURE_BYTES: usize = 2 * 1024;
+/// How long it is kept how a program ended while the process that started it lives: until its call is long on record.
+pub const STATUS_OF_THE_LIVING: Duration = Duration::from_secs(10 * 60);
+/// How long it is kept when that process is gone, for whoever goes on with the session.
+pub const STATUS_OF_THE_DEAD: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 // Tools: HTTP.
 

@@ -32,7 +32,10 @@ use crate::fault::Fault;
 const STACK: usize = 16 << 20;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match commands::run_kept(Cli::parse()) {
+        Ok(code) => return code,
+        Err(cli) => *cli,
+    };
     // The main thread's stack is the system's choice, so the work is done on one of our own.
     let worker = std::thread::Builder::new().name("countersign".into()).stack_size(STACK).spawn(move || work(cli));
     match worker.map(std::thread::JoinHandle::join) {

@@ -1,7 +1,7 @@
 //! What a person may have remembered, shown before it is made: as a rule, with what it covers.
 
 use countersign::gate::{Counted, Example, GrantPreview};
-use countersign::grant::{GrantError, Remember, RememberScope};
+use countersign::grant::{GrantError, Remember, RememberCovers, RememberScope};
 use countersign::show::escape;
 use countersign::transition::Rejection;
 use countersign::{Gate, GateError, Hold, Json};
@@ -15,10 +15,12 @@ const EXAMPLE_COLUMNS: usize = 100;
 /// Everything that may be remembered about a hold, narrowest first. Empty where nothing may.
 pub(crate) async fn offers(gate: &Gate, open: &Hold) -> Result<Vec<Offer>, Fault> {
     let mut offers = Vec::new();
-    for scope in [RememberScope::Session, RememberScope::Global] {
-        let remember = Remember { scope, ..Remember::session() };
-        if let Ok(lines) = preview(gate, open, None, &remember).await? {
-            offers.push(Offer { scope, lines });
+    for covers in [RememberCovers::Exact, RememberCovers::Tool] {
+        for scope in [RememberScope::Session, RememberScope::Global] {
+            let remember = Remember { scope, covers: covers.clone(), ..Remember::session() };
+            if let Ok(lines) = preview(gate, open, None, &remember).await? {
+                offers.push(Offer { remember, lines });
+            }
         }
     }
     Ok(offers)

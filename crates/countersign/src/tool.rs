@@ -133,6 +133,8 @@ impl From<serde_json::Error> for ToolError {
 pub enum Verified {
     /// It happened; this was the result.
     Applied(Json),
+    /// It was tried and came to this error.
+    Failed(String),
     /// It did not happen.
     NotApplied,
     /// Nobody can tell.

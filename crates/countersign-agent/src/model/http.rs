@@ -1,6 +1,7 @@
 //! The one wire all providers are reached by: one request, one event stream, bounds and patience.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
@@ -52,6 +53,7 @@ impl<D> Remote<D> {
     pub fn base_url(mut self, base: impl Into<String>) -> Self {
         self.base = base.into();
         self.usual = false;
+        self.client = OnceLock::new();
         self
     }
 
@@ -116,7 +118,7 @@ impl<D: Dialect> Remote<D> {
         let max_tokens = prompt.max_tokens.or(self.max_tokens);
         let ask = Ask { model: &self.speaker.model, prompt, max_tokens, usual: self.usual };
         Ok(Request {
-            client: self.client.get_or_init(|| client(&self.patience)).clone()?,
+            client: self.client.get_or_init(|| client(&self.patience, &self.base)).clone()?,
             url: self.url()?,
             headers: self.headers()?,
             body: self.dialect.body(&ask)?.into(),
@@ -268,20 +270,31 @@ impl Reading {
     }
 }
 
-fn client(patience: &Patience) -> Result<Client, ModelError> {
+fn client(patience: &Patience, base: &str) -> Result<Client, ModelError> {
     // Programs choose their TLS provider; for those that did not, ring is as good as any. Losing the race to another
     // thread is fine: then there is one.
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         rustls::crypto::ring::default_provider().install_default().ok();
     }
-    Client::builder()
+    let builder = Client::builder()
         .user_agent(concat!("countersign/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(patience.connect)
         .read_timeout(patience.silence)
         .redirect(redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .build()
-        .map_err(|error| ModelError::Settings(format!("no HTTP client can be made: {error}")))
+        .retry(reqwest::retry::never());
+    // Reading the system's certificates takes longer than all the rest of a start, and here nobody shows one.
+    let builder = if is_plain_and_here(base) { builder.tls_certs_only([]) } else { builder };
+    builder.build().map_err(|error| ModelError::Settings(format!("no HTTP client can be made: {error}")))
+}
+
+/// Whether the server is on this machine and speaks without encryption.
+///
+/// SECURITY: whatever is not surely so is asked with the system's certificates.
+fn is_plain_and_here(base: &str) -> bool {
+    let Ok(url) = Url::parse(base) else { return false };
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let is_here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    url.scheme() == "http" && is_here
 }
 
 /// The beginning of a body that will not be read as an answer.
@@ -294,4 +307,19 @@ async fn beginning(response: &mut Response) -> String {
     }
     body.truncate(limits::MODEL_ERROR_BYTES);
     String::from_utf8_lossy(&body).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_server_on_this_machine_needs_no_certificates() {
+        for base in ["http://127.0.0.1:8080/v1", "http://[::1]/", "http://localhost:11434"] {
+            assert!(is_plain_and_here(base), "{base}");
+        }
+        for base in ["https://127.0.0.1/", "http://10.0.0.1/", "http://localhost.example/", "https://a.example", "x"] {
+            assert!(!is_plain_and_here(base), "{base}");
+        }
+    }
 }

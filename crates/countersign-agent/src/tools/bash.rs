@@ -5,15 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use countersign::call::Declared;
-use countersign::{Definition, Json, Running, Tool, ToolError};
+use countersign::call::{Declared, Repeat};
+use countersign::tool::Verified;
+use countersign::{Call, Definition, Json, Running, Tool, ToolError};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::clip::Clip;
-use super::process::{self, Ended, Processes, Watch};
+use super::process::{self, Ended, Processes, Status, Watch};
 use super::{Workspace, answer, define};
 use crate::limits;
+
+/// In place of what a command wrote after nobody was there to read it.
+const LOST: &str = "[the output is lost: the process that ran this command was killed before the command ended]";
 
 /// Runs shell commands, each in a process group of its own that ends with it.
 ///
@@ -68,7 +72,7 @@ impl Bash {
         let time = input.timeout_seconds.map_or(limits::COMMAND_TIME, Duration::from_secs);
         let time = time.min(limits::COMMAND_TIME_MOST);
         let folder: PathBuf = self.workspace.root().to_owned();
-        let mut command = process::command("bash", &folder);
+        let mut command = process::command("bash", &folder, watch);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         // `--` keeps a command that begins with a dash from being read as an option.
         command.args(["--noprofile", "--norc", "-c", "--", &input.command]);
@@ -108,7 +112,10 @@ fn definition() -> Definition {
         "required": ["command"],
         "additionalProperties": false,
     });
-    define("bash", description, "Run a shell command", &schema)
+    let mut definition = define("bash", description, "Run a shell command", &schema);
+    // Never again by itself; but how it ended may be on record when nobody was there to see it.
+    definition.repeat = Repeat::Verifiable;
+    definition
 }
 
 #[async_trait]
@@ -123,5 +130,17 @@ impl Tool for Bash {
 
     async fn run(&self, running: Running) -> Result<Json, ToolError> {
         self.execute(running.input()?, &Watch::of(&running, self.processes.as_ref())).await
+    }
+
+    /// A command that ended by itself after we were gone gave an answer; its output is lost.
+    async fn verify(&self, call: &Call) -> Verified {
+        match process::status_of(self.processes.as_ref(), call.id).await {
+            Some(Status::Exited(code)) => match answer(&json!({ "exit_code": code, "output": LOST })) {
+                Ok(answer) => Verified::Applied(answer),
+                Err(_) => Verified::Unknown,
+            },
+            Some(Status::NotStarted(why)) => Verified::Failed(format!("the shell could not be started: {why}")),
+            Some(Status::Killed(_)) | None => Verified::Unknown,
+        }
     }
 }

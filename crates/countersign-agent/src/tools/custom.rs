@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use countersign::call::Repeat;
 use countersign::config::{ToolConfig, ToolRun};
 use countersign::json::{Bounds, IngestError};
 use countersign::schema::SchemaError;
@@ -83,11 +84,12 @@ pub enum CustomError {
 /// Makes a tool of what an operator wrote. Commands start in `base`, the folder of the configuration file, and are
 /// written down in `processes` while they run.
 pub fn from_config(config: &ToolConfig, base: &Path, processes: Option<&Processes>) -> Result<Made, CustomError> {
-    let definition = Arc::new(definition(config)?);
+    let definition = definition(config)?;
     match &config.run {
-        ToolRun::Client => Ok(Made::Client(definition)),
+        ToolRun::Client => Ok(Made::Client(Arc::new(definition))),
         ToolRun::Command(words) => match words.split_first() {
             Some((program, rest)) if !program.is_empty() => {
+                let definition = Arc::new(verifiable(definition));
                 let tool = command::CommandTool::new(definition, program.clone(), rest.to_vec(), base.to_owned());
                 let time = within(config)?;
                 Ok(Made::Tool(Arc::new(tool.within(time).noted_in(processes.cloned()))))
@@ -95,7 +97,7 @@ pub fn from_config(config: &ToolConfig, base: &Path, processes: Option<&Processe
             _ => Err(CustomError::NoCommand(Arc::clone(&config.name))),
         },
         ToolRun::Http(http) => {
-            let tool = http::HttpTool::new(definition, http);
+            let tool = http::HttpTool::new(Arc::new(definition), http);
             let tool = tool.map_err(|why| CustomError::Http { tool: Arc::clone(&config.name), why })?;
             Ok(Made::Tool(Arc::new(tool)))
         }
@@ -111,6 +113,14 @@ fn within(config: &ToolConfig) -> Result<Option<Duration>, CustomError> {
         }
         time => Ok(time),
     }
+}
+
+/// A program that may not run again can still have left how it ended.
+fn verifiable(mut definition: Definition) -> Definition {
+    if definition.repeat == Repeat::AtMostOnce {
+        definition.repeat = Repeat::Verifiable;
+    }
+    definition
 }
 
 fn definition(config: &ToolConfig) -> Result<Definition, CustomError> {

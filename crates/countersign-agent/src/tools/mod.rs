@@ -33,7 +33,7 @@ pub use bash::Bash;
 pub use custom::{CustomError, Made, from_config};
 pub use fetch::{FetchUrl, Reach};
 pub use files::{EditFile, ListFiles, ReadFile, SearchFiles, WriteFile};
-pub use process::{Processes, Survivor};
+pub use process::{Processes, Survivor, keep_status};
 pub use web_search::{WebSearch, WebSearchError};
 pub use workspace::{PathError, Workspace};
 

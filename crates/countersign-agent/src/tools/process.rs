@@ -3,6 +3,7 @@
 //! A program can leave its group (`setsid`). On Linux what left it is found by a variable that descendants inherit, and
 //! ended too; one that also clears its environment is not. Only a sandbox would hold it.
 
+mod keeper;
 mod ledger;
 #[cfg(target_os = "linux")]
 mod proc;
@@ -12,16 +13,18 @@ mod proc;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use countersign::CallId;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
+pub(crate) use keeper::Status;
+pub use keeper::keep_status;
 pub(crate) use ledger::Watch;
 pub use ledger::{Processes, Survivor};
 
@@ -34,11 +37,17 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /// A command with nothing of ours in its surroundings: no variable, no open file, no terminal.
 ///
 /// SECURITY: the environment of this process holds the keys to models and stores, so a program inherits none of it.
-pub(crate) fn command(program: &str, folder: &Path) -> Command {
-    let mut command = Command::new(program);
+pub(crate) fn command(program: &str, folder: &Path, watch: &Watch) -> Command {
+    let mut command = watch.command(program);
     command.env_clear().env("PATH", PATH).env("LANG", "C.UTF-8").env("TERM", "dumb").env("HOME", folder);
     command.current_dir(folder).stdin(Stdio::null()).process_group(0);
     command
+}
+
+/// How the program of a call ended, where that was written down.
+pub(crate) async fn status_of(ledger: Option<&Processes>, call: CallId) -> Option<Status> {
+    let ledger = ledger?.clone();
+    tokio::task::spawn_blocking(move || ledger.status_of(call)).await.ok()?
 }
 
 /// How a program ended.
@@ -123,16 +132,17 @@ async fn finish(
         }
         match in_time {
             Err(_) => Ended::TimedOut,
-            Ok(waited) => waited.map(|()| how(status))?,
+            Ok(waited) => waited.and_then(|()| how(group.status(status)))?,
         }
     };
     Ok(Ran { ended, output, errors })
 }
 
-fn how(status: ExitStatus) -> Ended {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => Ended::Exited(code),
-        (None, signal) => Ended::Killed(signal.unwrap_or_default()),
+fn how(status: Status) -> io::Result<Ended> {
+    match status {
+        Status::Exited(code) => Ok(Ended::Exited(code)),
+        Status::Killed(signal) => Ok(Ended::Killed(signal)),
+        Status::NotStarted(why) => Err(io::Error::other(why)),
     }
 }
 
@@ -154,18 +164,22 @@ struct Group {
     child: Option<Child>,
     mark: String,
     /// Forgotten last: fields are dropped in order, after the group was killed.
-    _noted: Option<ledger::Noted>,
+    noted: Option<ledger::Noted>,
 }
 
 impl Group {
     fn start(command: &mut Command, watch: &Watch) -> io::Result<Group> {
-        let mark = uuid::Uuid::new_v4().simple().to_string();
-        let mut noted = watch.begin(&mark)?;
-        let child = command.env(proc::MARK, &mark).spawn()?;
+        let mut noted = watch.begin()?;
+        let child = command.env(proc::MARK, watch.mark()).spawn()?;
         if let Some(noted) = &mut noted {
             noted.runs_as(child.id());
         }
-        Ok(Group { child: Some(child), mark, _noted: noted })
+        Ok(Group { child: Some(child), mark: watch.mark().to_owned(), noted })
+    }
+
+    /// How the program ended: as its keeper wrote it down, else as its leader did.
+    fn status(&self, leader: ExitStatus) -> Status {
+        self.noted.as_ref().and_then(ledger::Noted::status).unwrap_or_else(|| Status::of(leader))
     }
 
     fn pid(&self) -> Option<Pid> {

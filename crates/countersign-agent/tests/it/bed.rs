@@ -12,6 +12,7 @@ use countersign::tool::FnTool;
 use countersign::{Answer, Definition, Gate, Hold, Json, Policy, Store, Time, Who};
 use countersign_agent::model::{self, Given, Message, Model, ModelError, Piece, Prompt, Stop, Usage, Wanted};
 use countersign_agent::{Agent, AgentBuilder};
+use countersign_testkit::stores::Kind;
 
 /// What a scripted model does in one turn.
 #[derive(Clone)]
@@ -231,6 +232,9 @@ impl Bed {
         events.iter().map(|event| event.name.as_str()).collect()
     }
 }
+
+/// Every kind of store, for what must hold on each.
+pub(crate) const EVERY: [Kind; 3] = [Kind::Memory, Kind::Sqlite, Kind::Postgres];
 
 /// Everything is asked about.
 pub(crate) const ASK: &str = "otherwise: ask";

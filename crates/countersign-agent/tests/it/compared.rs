@@ -39,27 +39,62 @@ fn tests_in(source: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-#[test]
-fn every_test_that_the_comparison_names_is_there() {
+/// Every test of the workspace.
+fn tests() -> BTreeSet<String> {
     let mut tests = BTreeSet::new();
-    for entry in std::fs::read_dir(root().join("crates")).unwrap() {
-        for part in ["src", "tests"] {
-            let folder = entry.as_ref().unwrap().path().join(part);
-            if folder.is_dir() {
-                tests_below(&folder, &mut tests);
+    let crates = std::fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    for folder in crates.chain([root().join("examples")]) {
+        for part in ["src", "tests"].map(|part| folder.join(part)) {
+            if part.is_dir() {
+                tests_below(&part, &mut tests);
             }
         }
     }
+    tests
+}
+
+/// The rows of a table, cell by cell.
+fn rows(text: &str) -> Vec<Vec<&str>> {
+    let rows = text.lines().filter(|line| line.starts_with("| ")).skip(1);
+    rows.map(|line| line.trim_matches('|').split('|').map(str::trim).collect()).collect()
+}
+
+/// The names in backquotes.
+fn named(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
+}
+
+fn page() -> (String, String) {
     let page = std::fs::read_to_string(root().join("docs/compared.md")).unwrap();
-    let rows: Vec<Vec<&str>> = page
-        .lines()
-        .filter(|line| line.starts_with("| B"))
-        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
-        .collect();
+    let (failures, offers) = page.split_once("\n## ").unwrap();
+    (failures.to_owned(), offers.to_owned())
+}
+
+#[test]
+fn every_test_that_the_comparison_names_is_there() {
+    let (failures, _) = page();
+    let (tests, rows) = (tests(), rows(&failures));
     for row in &rows {
         let [_, _, _, test] = row[..] else { panic!("{row:?} has not four cells") };
         assert!(tests.contains(test.trim_matches('`')), "there is no test {test}");
     }
     let named: BTreeSet<&str> = rows.iter().map(|row| row[0]).collect();
     assert_eq!(named, BTreeSet::from(GAPS));
+}
+
+/// How many things others offer are gone through, so that none is lost unseen.
+const OFFERS: usize = 47;
+
+#[test]
+fn everything_that_others_offer_has_a_test_here() {
+    let (_, offers) = page();
+    let (tests, rows) = (tests(), rows(&offers));
+    for row in &rows {
+        let [what, _, shown] = row[..] else { panic!("{row:?} has not three cells") };
+        assert!(named(shown).count() > 0, "nothing shows: {what}");
+        for test in named(shown) {
+            assert!(tests.contains(test), "there is no test `{test}`: {what}");
+        }
+    }
+    assert_eq!(rows.len(), OFFERS);
 }

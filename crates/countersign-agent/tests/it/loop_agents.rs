@@ -6,7 +6,8 @@ use countersign::{Answer, Gate, Policy};
 use countersign_agent::model::Message;
 use countersign_agent::{Agent, RunError, RunEvent};
 
-use crate::bed::{ALLOW, Bed, Ran, Script, calls, memory, recorder, says};
+use crate::bed::{ALLOW, Bed, EVERY, Ran, Script, calls, memory, recorder, says};
+use crate::loop_restart::{DURABLE, reborn_under, restart_under};
 
 fn agents(hold: &countersign::Hold) -> Vec<String> {
     hold.call.facts.path.agents.iter().map(ToString::to_string).collect()
@@ -136,43 +137,77 @@ async fn a_hold_at_depth_two_shows_on_the_root_stream() {
     assert_eq!(texts, [(3, "deep".to_owned()), (2, "middle".to_owned()), (1, "top".to_owned())]);
 }
 
+/// A boss who gives tasks to `ann` and `bo` at once, and one to `late` in the background.
+fn family(bed: &Bed, boss: &Script, [ann, bo, late]: [&Script; 3]) -> Agent {
+    let child = |name, script| bed.named(name, script, |builder| builder);
+    let (ann, bo, late) = (child("ann", ann), child("bo", bo), child("late", late));
+    bed.agent_with(boss, |builder| builder.sub_agent(ann).sub_agent(bo).background_agent(late))
+}
+
+const TASKS: [(&str, &str); 3] =
+    [("ask_ann", r#"{"task":"a"}"#), ("ask_bo", r#"{"task":"b"}"#), ("ask_late", r#"{"task":"c"}"#)];
+
 /// B118: parallel and background children each have their own holds, labelled as theirs; answers arrive before the end.
 #[tokio::test]
 async fn holds_of_parallel_and_background_children_are_not_lost() {
-    let bed = Bed::new(ASK_TOOLS);
-    let work = |say| Script::new([calls([("send", "{}")]), says(say)]);
-    let (ann, bo, late) = (work("from ann"), work("from bo"), work("from late"));
-    let script = Script::new([
-        calls([("ask_ann", r#"{"task":"a"}"#), ("ask_bo", r#"{"task":"b"}"#), ("ask_late", r#"{"task":"c"}"#)]),
-        says("so far"),
-        says("all"),
-    ]);
-    let (a, b, c) = (
-        bed.named("ann", &ann, |builder| builder),
-        bed.named("bo", &bo, |builder| builder),
-        bed.named("late", &late, |builder| builder),
-    );
-    let boss = bed.agent_with(&script, |builder| builder.sub_agent(a).sub_agent(b).background_agent(c));
-    let run = boss.spawn("go");
-    let mut seen = Vec::new();
-    for hold in bed.holds_open(2).await {
+    for kind in EVERY {
+        let (_stores, bed) = restart_under(kind, ASK_TOOLS).await;
+        let work = |say| Script::new([calls([("send", "{}")]), says(say)]);
+        let script = Script::new([calls(TASKS), says("so far"), says("all")]);
+        let boss = family(&bed, &script, [&work("from ann"), &work("from bo"), &work("from late")]);
+        let run = boss.spawn("go");
+        let mut seen = Vec::new();
+        for hold in bed.holds_open(2).await {
+            seen.push(agents(&hold).join("/"));
+            bed.approve(&hold).await;
+        }
+        let hold = bed.hold().await;
         seen.push(agents(&hold).join("/"));
+        while script.asked() < 2 {
+            tokio::task::yield_now().await;
+        }
+        let texts: Vec<_> = script.results().iter().map(|given| given.text.to_string()).collect();
+        assert_eq!(texts[..2], ["from ann", "from bo"], "{kind:?}");
+        assert!(texts[2].contains("will report"), "{kind:?}");
         bed.approve(&hold).await;
+        seen.sort();
+        assert_eq!(seen, ["boss/ann", "boss/bo", "boss/late"], "{kind:?}");
+        let reply = run.await.unwrap();
+        assert_eq!((&*reply.text, reply.turns), ("all", 9), "{kind:?}");
+        let Some(Message::User { text }) = script.prompts()[2].messages.last().cloned() else { panic!() };
+        assert_eq!(&*text, "[agent late finished: from late]", "{kind:?}");
     }
-    let hold = bed.hold().await;
-    seen.push(agents(&hold).join("/"));
-    while script.asked() < 2 {
-        tokio::task::yield_now().await;
+}
+
+/// B118: the holds of children that work side by side are open at once, stay each with its child through a restart, and a
+/// denial reaches the child it was meant for and no other.
+#[tokio::test]
+async fn holds_of_parallel_children_stay_theirs_through_a_restart() {
+    for kind in DURABLE {
+        let (stores, bed) = restart_under(kind, ASK_TOOLS).await;
+        let send = |arguments| Script::new([calls([("send", arguments)])]);
+        let (ann, bo) = (send(r#"{"by":"ann"}"#), send(r#"{"by":"bo"}"#));
+        let boss = Script::new([calls([TASKS[0], TASKS[1]])]);
+        let run = family(&bed, &boss, [&ann, &bo, &Script::default()]).session("s").spawn("go");
+        bed.holds_open(2).await;
+        run.park();
+        let bed = reborn_under(&*stores, &bed, ASK_TOOLS).await;
+        for hold in bed.holds_open(2).await {
+            let by: String = hold.call.facts.arguments.field("by").unwrap().read().unwrap();
+            assert_eq!(agents(&hold), ["boss", &*by], "{kind:?}");
+            match &*by {
+                "ann" => bed.answer(&hold, Answer::deny("not ann")).await,
+                _ => bed.approve(&hold).await,
+            }
+        }
+        let (boss, ann, bo) = (Script::new([says("all")]), Script::new([says("sorry")]), Script::new([says("sent")]));
+        family(&bed, &boss, [&ann, &bo, &Script::default()]).resume("s").await.unwrap();
+        assert!(ann.result().text.contains("not ann"), "{kind:?} {:?}", ann.result());
+        assert_eq!(&*bo.result().text, "send done", "{kind:?}");
+        let texts: Vec<_> = boss.results().iter().map(|given| given.text.to_string()).collect();
+        assert_eq!(texts, ["sorry", "sent"], "{kind:?}");
+        assert_eq!(bed.ran(), [r#"send {"by":"bo"}"#], "{kind:?}");
     }
-    assert_eq!(script.results().iter().map(|given| &*given.text).collect::<Vec<_>>()[..2], ["from ann", "from bo"]);
-    assert!(script.results()[2].text.contains("will report"));
-    bed.approve(&hold).await;
-    seen.sort();
-    assert_eq!(seen, ["boss/ann", "boss/bo", "boss/late"]);
-    let reply = run.await.unwrap();
-    assert_eq!((&*reply.text, reply.turns), ("all", 9));
-    let Some(Message::User { text }) = script.prompts()[2].messages.last().cloned() else { panic!() };
-    assert_eq!(&*text, "[agent late finished: from late]");
 }
 
 /// B119: the same tool name in another agent neither claims nor repeats a permit.
@@ -192,30 +227,35 @@ async fn a_same_named_tool_of_another_agent_is_another_call() {
     assert_eq!(bed.ran().len(), 1);
 }
 
-/// B120: too deep is refused before anybody is asked.
+/// B120: too deep is refused before anybody is asked, although everything else is asked about.
 #[tokio::test]
 async fn too_deep_is_refused_before_anybody_is_asked() {
-    let bed = Bed::new("otherwise: allow\nrules: [{ id: agents, allow: 'agent:*' }]");
-    let last = Script::new([says("never reached")]);
-    let mut agent = bed.named("a17", &last, |builder| builder);
-    let mut deepest = None;
-    for depth in (1..=16).rev() {
-        let name: &'static str = Box::leak(format!("ask_a{}", depth + 1).into_boxed_str());
-        let script = Script::new([calls([(name, r#"{"task":"down"}"#)]), says("up")]);
-        deepest.get_or_insert_with(|| script.clone());
-        agent = bed.named(&format!("a{depth}"), &script, |builder| builder.sub_agent(agent));
+    for kind in EVERY {
+        let (_stores, bed) = restart_under(kind, "otherwise: ask").await;
+        let last = Script::new([says("never reached")]);
+        let mut agent = bed.named("a17", &last, |builder| builder);
+        let mut deepest = None;
+        for depth in (1..=16).rev() {
+            let name: &'static str = Box::leak(format!("ask_a{}", depth + 1).into_boxed_str());
+            let script = Script::new([calls([(name, r#"{"task":"down"}"#)]), says("up")]);
+            deepest.get_or_insert_with(|| script.clone());
+            agent = bed.named(&format!("a{depth}"), &script, |builder| builder.sub_agent(agent));
+        }
+        let run = agent.spawn("go");
+        for depth in 1..=15 {
+            let hold = bed.hold().await;
+            assert_eq!(agents(&hold).len(), depth, "{kind:?}");
+            bed.approve(&hold).await;
+        }
+        run.await.unwrap();
+        assert_eq!(last.asked(), 0, "{kind:?}");
+        let refused = deepest.unwrap().result();
+        assert!(refused.is_error && refused.text.contains("more than 16 agents"), "{kind:?} {refused:?}");
+        let log = bed.log().await;
+        let count = |what: &str| log.iter().filter(|name| **name == what).count();
+        let counted = (count("call.submitted"), count("call.refused"), count("hold.opened"));
+        assert_eq!(counted, (16, 1, 15), "{kind:?}: it is on the record");
     }
-    agent.run("go").await.unwrap();
-    assert_eq!(last.asked(), 0);
-    let refused = deepest.unwrap().result();
-    assert!(refused.is_error && refused.text.contains("more than 16 agents"), "{refused:?}");
-    let log = bed.log().await;
-    let count = |what: &str| log.iter().filter(|name| **name == what).count();
-    assert_eq!(
-        (count("call.submitted"), count("call.refused"), count("hold.opened")),
-        (16, 1, 0),
-        "it is on the record"
-    );
 }
 
 /// B115: what the child may do is the strictest of both policies, unless the parent lets it follow its own.

@@ -4,7 +4,8 @@ use countersign::hold::HoldState;
 use countersign::{Answer, Definition, Json};
 use countersign_agent::{RunError, RunEvent, RunStream};
 
-use crate::bed::{ALLOW, ASK, Bed, MIXED, Script, calls, says};
+use crate::bed::{ALLOW, ASK, Bed, EVERY, MIXED, Script, calls, says};
+use crate::loop_restart::restart_under;
 
 fn name(event: &RunEvent) -> String {
     let value = serde_json::to_value(event).unwrap();
@@ -46,6 +47,38 @@ async fn a_stream_tells_everything_in_order_and_the_reply_last() {
     assert!(at("called send") < at("held send") && at("held send") < at("hold_closed approved"), "{names:?}");
     assert!(at("hold_closed approved") < at("ended send") && at("done sent") == names.len() - 1, "{names:?}");
     assert!(at("ended send") < at("text sent"), "an answer comes after the calls it is about: {names:?}");
+}
+
+/// B105: a hold is in the store before anybody hears of it: whoever sees it first can decide it at once, from another
+/// process, and the run goes on.
+#[tokio::test]
+async fn a_hold_can_be_decided_the_moment_it_is_seen() {
+    for kind in EVERY {
+        let (stores, bed) = restart_under(kind, ASK).await;
+        let wanted = [("send", r#"{"n":1}"#), ("send", r#"{"n":2}"#)];
+        let script = Script::new([calls(wanted), calls([("read", "{}")]), says("ok")]);
+        let mut stream = bed.agent(&script).stream("go");
+        let other = Bed::on(stores.reopen().await, ASK);
+        let (mut held, mut closed) = (Vec::new(), Vec::new());
+        while let Some(event) = stream.next().await {
+            match event {
+                RunEvent::Held { hold } => {
+                    let stored = other.gate.get(hold.call.id).await.unwrap();
+                    assert!(stored.holds.iter().any(|row| row.id == hold.id && row.is_pending()), "{kind:?}");
+                    other.approve(&hold).await;
+                    held.push(hold.id);
+                }
+                RunEvent::HoldClosed { hold, .. } => closed.push(hold),
+                RunEvent::Failed { error } => panic!("{kind:?} {error}"),
+                _ => {}
+            }
+        }
+        closed.sort();
+        let mut opened = held.clone();
+        opened.sort();
+        assert_eq!((held.len(), opened), (3, closed), "{kind:?}");
+        assert_eq!(bed.ran().len(), 3, "{kind:?}");
+    }
 }
 
 /// B27, B33: holds from inside a tool and the hold that an edit opens show on the stream like any other.

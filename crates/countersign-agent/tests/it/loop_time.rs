@@ -7,7 +7,8 @@ use countersign::{Answer, CallState, Definition, Gate, Json, RefusalKind};
 use countersign_agent::{Agent, RunError, RunEvent};
 use tokio::sync::Notify;
 
-use crate::bed::{ALLOW, ASK, Bed, MIXED, Script, calls, recorder, says};
+use crate::bed::{ALLOW, ASK, Bed, EVERY, MIXED, Script, calls, recorder, says};
+use crate::loop_restart::{reborn_under, restart_under};
 
 const STOP: &str = "otherwise: ask\nrules: [{ ask: send, expires_after: 1m, on_expired: stop_run }]";
 
@@ -62,20 +63,30 @@ async fn a_conversation_goes_on_after_its_run_was_ended() {
 }
 
 /// B95: without a word of the rules a hold ends thirty seconds before its run, and rules cannot outlast that.
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_hold_never_outlives_its_run() {
-    for (policy, run, lives) in [
-        ("otherwise: ask", 3_600, 600),
-        ("otherwise: ask", 120, 90),
-        ("otherwise: ask\nexpires_after: never", 120, 90),
-        ("otherwise: ask\nexpires_after: 5s", 120, 5),
-    ] {
-        let bed = Bed::new(policy);
-        let script = Script::new([calls([("send", "{}")]), says("ok")]);
-        let handle = bed.agent_with(&script, |builder| builder.timeout(Duration::from_secs(run))).spawn("go");
-        let hold = bed.hold().await;
-        assert_eq!(hold.opened_at.until(hold.expires_at.unwrap()), Duration::from_secs(lives), "{policy} {run}");
-        handle.await.unwrap();
+    for kind in EVERY {
+        for (policy, run, lives) in [
+            ("otherwise: ask", 3_600, 600),
+            ("otherwise: ask", 120, 90),
+            ("otherwise: ask\nexpires_after: never", 120, 90),
+            ("otherwise: ask\nexpires_after: 5s", 120, 5),
+        ] {
+            let (stores, bed) = restart_under(kind, policy).await;
+            let script = Script::new([calls([("send", "{}")]), says("ok")]);
+            let agent =
+                |bed: &Bed| bed.agent_with(&script, |builder| builder.timeout(Duration::from_secs(run))).session("s");
+            let handle = agent(&bed).spawn("go");
+            let hold = bed.hold().await;
+            let expires_at = hold.expires_at.unwrap();
+            assert_eq!(hold.opened_at.until(expires_at), Duration::from_secs(lives), "{kind:?} {policy} {run}");
+            handle.park();
+            let bed = reborn_under(&*stores, &bed, policy).await;
+            assert_eq!(bed.hold().await.expires_at, Some(expires_at), "{kind:?}: a restart extends nothing");
+            stores.advance(Duration::from_secs(lives)).await;
+            assert_eq!(&*agent(&bed).resume().await.unwrap().text, "ok", "{kind:?}: the run outlives its hold");
+            assert!(script.result().text.contains("Nobody decided"), "{kind:?} {:?}", script.result());
+        }
     }
 }
 

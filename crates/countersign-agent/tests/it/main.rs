@@ -12,6 +12,7 @@ mod loop_batches;
 mod loop_client;
 mod loop_durable;
 mod loop_limits;
+mod loop_offers;
 mod loop_restart;
 mod loop_stream;
 mod loop_team;

@@ -9,6 +9,7 @@ mod doubts;
 mod grants;
 mod halt;
 mod holds;
+mod keep_status;
 mod policy;
 mod resume;
 mod run;
@@ -17,10 +18,13 @@ mod token;
 mod tools;
 mod trust;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 pub(crate) use audit::print as print_events;
 pub(crate) use holds::open_holds;
+pub(crate) use keep_status::NAME as KEEP_STATUS;
 pub(crate) use run::Args as RunArgs;
 pub(crate) use serve::{page, sign_in_link};
 
@@ -64,6 +68,8 @@ enum Command {
     Trust(trust::Args),
     Audit(audit::Args),
     Completions(completions::Args),
+    #[command(name = keep_status::NAME, hide = true)]
+    KeepStatus(keep_status::Args),
 }
 
 /// How data is printed.
@@ -73,6 +79,14 @@ pub(crate) enum Form {
     Text,
     /// For programs.
     Json,
+}
+
+/// Does what this program started itself for, which needs no runtime and no settings; hands everything else back.
+pub(crate) fn run_kept(cli: Cli) -> Result<ExitCode, Box<Cli>> {
+    match cli.command {
+        Command::KeepStatus(args) => Ok(keep_status::run(args)),
+        command => Err(Box::new(Cli { command, ..cli })),
+    }
 }
 
 /// Runs the command that was asked for.
@@ -95,5 +109,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Fault> {
         Command::Trust(args) => trust::run(args, form),
         Command::Audit(args) => audit::run(args, form).await,
         Command::Completions(args) => completions::run(args),
+        // Done before: see `run_kept`.
+        Command::KeepStatus(_) => Ok(()),
     }
 }

@@ -45,9 +45,9 @@ pub(super) fn rows(dialog: &Dialog) -> Vec<Row> {
             page.put(Look::Heading, "This is what changes:");
             page.difference(&pretty(&dialog.question.arguments), &pretty(arguments));
         }
-        Stage::Remembering => {
+        Stage::Remembering(covers) => {
             page.put(Look::Heading, "Choose what to allow from now on. `countersign grants` lists and revokes it.");
-            for offer in &dialog.question.offers {
+            for offer in dialog.offers(covers) {
                 page.put(Look::Heading, "");
                 for line in &offer.lines {
                     page.put(Look::Fact, line);

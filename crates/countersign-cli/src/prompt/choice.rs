@@ -21,6 +21,8 @@ pub(crate) enum Choice {
     Back,
     /// Say yes to the arguments as edited.
     ApproveEdited,
+    /// Look at what would cover more than this call.
+    Widen,
     /// Say yes, and remember it there.
     RememberIn(RememberScope),
 }
@@ -36,6 +38,7 @@ impl Choice {
             Choice::Respond => 'r',
             Choice::Remember => 'm',
             Choice::Back => 'b',
+            Choice::Widen => 't',
             Choice::RememberIn(RememberScope::Session) => 's',
             Choice::RememberIn(RememberScope::Global) => 'g',
         }
@@ -52,6 +55,7 @@ impl Choice {
             Choice::Remember => "Remember",
             Choice::Back => "Back",
             Choice::ApproveEdited => "Approve as edited",
+            Choice::Widen => "The whole tool",
             Choice::RememberIn(RememberScope::Session) => "For this session",
             Choice::RememberIn(RememberScope::Global) => "For every session",
         }
@@ -68,6 +72,7 @@ impl Choice {
             Choice::Remember => "Approve, and allow the same call from now on. Shows the rule first.",
             Choice::Back => "Nothing is decided yet.",
             Choice::ApproveEdited => "Exactly the edited arguments run, once.",
+            Choice::Widen => "Shows the rules that would allow this tool with any arguments. Decides nothing yet.",
             Choice::RememberIn(RememberScope::Session) => "Approve, and do not ask again in this session.",
             Choice::RememberIn(RememberScope::Global) => "Approve, and do not ask again in any session.",
         }
@@ -77,7 +82,13 @@ impl Choice {
     pub(crate) fn approves(self) -> bool {
         match self {
             Choice::Approve | Choice::ApproveEdited | Choice::RememberIn(_) => true,
-            Choice::Leave | Choice::Deny | Choice::Edit | Choice::Respond | Choice::Remember | Choice::Back => false,
+            Choice::Leave
+            | Choice::Deny
+            | Choice::Edit
+            | Choice::Respond
+            | Choice::Remember
+            | Choice::Back
+            | Choice::Widen => false,
         }
     }
 }

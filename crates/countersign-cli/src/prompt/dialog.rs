@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use countersign::grant::{Remember, RememberScope};
+use countersign::grant::{Remember, RememberCovers};
 use countersign::json::Bounds;
 use countersign::show::View;
 use countersign::{Answer, Json, Limits};
@@ -34,8 +34,8 @@ pub(crate) struct Question {
 /// A grant that could be made, as a rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
-    /// Where it would hold.
-    pub(crate) scope: RememberScope,
+    /// What would be asked for.
+    pub(crate) remember: Remember,
     /// How it reads, and what it would have covered. Safe to print.
     pub(crate) lines: Vec<String>,
 }
@@ -66,8 +66,8 @@ pub(crate) enum Stage {
     Editing(Input),
     /// Looking at the edited arguments.
     Checking(Json),
-    /// Looking at the rules that could be made.
-    Remembering,
+    /// Looking at the rules that could be made and cover so much.
+    Remembering(RememberCovers),
 }
 
 /// A question in front of a person.
@@ -114,12 +114,21 @@ impl Dialog {
         match &self.stage {
             Stage::Choosing => self.question.choices.clone(),
             Stage::Checking(_) => vec![Choice::Back, Choice::ApproveEdited],
-            Stage::Remembering => {
-                let offers = self.question.offers.iter().map(|offer| Choice::RememberIn(offer.scope));
-                std::iter::once(Choice::Back).chain(offers).collect()
+            Stage::Remembering(covers) => {
+                let offers = self.offers(covers).map(|offer| Choice::RememberIn(offer.remember.scope));
+                let mut bar: Vec<Choice> = std::iter::once(Choice::Back).chain(offers).collect();
+                if *covers == RememberCovers::Exact && self.offers(&RememberCovers::Tool).next().is_some() {
+                    bar.push(Choice::Widen);
+                }
+                bar
             }
             Stage::Denying(_) | Stage::Responding(_) | Stage::Editing(_) => Vec::new(),
         }
+    }
+
+    /// The grants that could be made and cover so much.
+    pub(super) fn offers(&self, covers: &RememberCovers) -> impl Iterator<Item = &Offer> {
+        self.question.offers.iter().filter(move |offer| offer.remember.covers == *covers)
     }
 
     /// Whether everything there is to see was drawn.
@@ -155,7 +164,7 @@ impl Dialog {
     pub(crate) fn paste(&mut self, text: &str) {
         match &mut self.stage {
             Stage::Denying(input) | Stage::Responding(input) | Stage::Editing(input) => input.paste(text),
-            Stage::Choosing | Stage::Checking(_) | Stage::Remembering => {}
+            Stage::Choosing | Stage::Checking(_) | Stage::Remembering(_) => {}
         }
     }
 
@@ -165,7 +174,7 @@ impl Dialog {
             return Step::Stop;
         }
         match &mut self.stage {
-            Stage::Choosing | Stage::Checking(_) | Stage::Remembering => self.choosing(key, now),
+            Stage::Choosing | Stage::Checking(_) | Stage::Remembering(_) => self.choosing(key, now),
             Stage::Denying(_) | Stage::Responding(_) if key.code == KeyCode::Enter => self.written(),
             Stage::Editing(_) if is_control(key, 's') || key.code == KeyCode::F(2) => self.edited(now),
             Stage::Denying(_) | Stage::Responding(_) | Stage::Editing(_) if key.code == KeyCode::Esc => {
@@ -255,7 +264,8 @@ impl Dialog {
             Choice::Deny => self.go(Stage::Denying(Input::line()), now),
             Choice::Respond => self.go(Stage::Responding(Input::line()), now),
             Choice::Edit => self.go(Stage::Editing(Input::lines(&pretty(&self.question.arguments))), now),
-            Choice::Remember => self.go(Stage::Remembering, now),
+            Choice::Remember => self.go(Stage::Remembering(RememberCovers::Exact), now),
+            Choice::Widen => self.go(Stage::Remembering(RememberCovers::Tool), now),
             Choice::Back => self.go(Stage::Choosing, now),
             Choice::ApproveEdited => match &self.stage {
                 Stage::Checking(arguments) => {
@@ -264,8 +274,9 @@ impl Dialog {
                 _ => Step::Stay,
             },
             Choice::RememberIn(scope) => {
-                let remember = Some(Remember { scope, ..Remember::session() });
-                Step::Done(Answer::Approve { arguments: None, payload: None, remember })
+                let Stage::Remembering(covers) = &self.stage else { return Step::Stay };
+                let remember = Remember { scope, covers: covers.clone(), ..Remember::session() };
+                Step::Done(Answer::Approve { arguments: None, payload: None, remember: Some(remember) })
             }
         }
     }
@@ -286,7 +297,7 @@ impl Dialog {
                 Step::Stay
             }
             Stage::Responding(input) => Step::Done(Answer::Respond { response: said(&input.text()) }),
-            Stage::Choosing | Stage::Editing(_) | Stage::Checking(_) | Stage::Remembering => Step::Stay,
+            Stage::Choosing | Stage::Editing(_) | Stage::Checking(_) | Stage::Remembering(_) => Step::Stay,
         }
     }
 

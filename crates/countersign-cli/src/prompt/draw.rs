@@ -40,7 +40,7 @@ pub(crate) fn draw(dialog: &mut Dialog, size: (usize, usize), left: Option<Durat
     let mut frame = Frame { width, screen: Screen::default() };
     frame.top(&dialog.question.view.title, left);
     match &dialog.stage {
-        Stage::Choosing | Stage::Checking(_) | Stage::Remembering => frame.reading(dialog, room),
+        Stage::Choosing | Stage::Checking(_) | Stage::Remembering(_) => frame.reading(dialog, room),
         Stage::Denying(input) => frame.writing("Why not? The agent will read this. Empty is allowed.", input, room),
         Stage::Responding(input) => {
             frame.writing("Your answer in place of the tool's: plain words, or JSON.", input, room);
@@ -187,7 +187,7 @@ fn look(look: Look) -> Style {
 fn keys(stage: &Stage) -> &'static str {
     match stage {
         Stage::Choosing => " ←→ choose · Enter take it · Space, PgUp turn the page · Ctrl-C stop ",
-        Stage::Checking(_) | Stage::Remembering => {
+        Stage::Checking(_) | Stage::Remembering(_) => {
             " ←→ choose · Enter take it · Space turn the page · Esc back · Ctrl-C stop "
         }
         Stage::Denying(_) | Stage::Responding(_) => " Enter send it · Esc back · Ctrl-C stop ",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use countersign::grant::{Remember, RememberScope};
+use countersign::grant::{Remember, RememberCovers};
 use countersign::show::{Line, LineKind, View};
 use countersign::{Answer, Json};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -23,12 +23,17 @@ fn question(lines: usize) -> Question {
         text: format!("{index}"),
     };
     let view = View { title: "delete_file".into(), lines: (0..lines).map(line).collect(), warnings: Vec::new() };
-    let offer = |scope| Offer { scope, lines: vec!["allow delete_file".into()] };
+    let offer = |remember, rule: &str| Offer { remember, lines: vec![rule.to_owned()] };
+    let whole = Remember { covers: RememberCovers::Tool, ..Remember::global() };
     Question {
         view,
         arguments: Json::of(&serde_json::json!({"path": "a"})).unwrap(),
         choices: vec![Choice::Deny, Choice::Approve, Choice::Edit, Choice::Respond, Choice::Remember],
-        offers: vec![offer(RememberScope::Session), offer(RememberScope::Global)],
+        offers: vec![
+            offer(Remember::session(), "allow delete_file here"),
+            offer(Remember::global(), "allow delete_file everywhere"),
+            offer(whole, "allow delete_file with any arguments"),
+        ],
         notice: None,
     }
 }
@@ -207,6 +212,25 @@ fn a_grant_is_shown_as_a_rule_first() {
     person.wait(LATER);
     let expected = Answer::Approve { arguments: None, payload: None, remember: Some(Remember::session()) };
     assert_eq!(person.press(KeyCode::Char('s')), Step::Done(expected));
+}
+
+/// B63: a whole tool is remembered by a second, explicit act, which shows its rule first.
+#[test]
+fn the_whole_tool_takes_a_second_act() {
+    let mut person = Person::before(3);
+    person.press(KeyCode::Char('m'));
+    let screen = person.look();
+    assert!(screen.contains("delete_file everywhere") && !screen.contains("with any arguments"), "{screen}");
+    person.wait(LATER);
+    assert_eq!(person.press(KeyCode::Char('t')), Step::Stay);
+    let screen = person.look();
+    assert!(screen.contains("with any arguments") && !screen.contains("delete_file everywhere"), "{screen}");
+    assert_eq!(person.press(KeyCode::Char('g')), Step::Stay, "it is looked at first");
+    person.wait(LATER);
+    let remember = Some(Remember { covers: RememberCovers::Tool, ..Remember::global() });
+    let expected = Answer::Approve { arguments: None, payload: None, remember };
+    assert_eq!(person.press(KeyCode::Char('s')), Step::Stay, "what may not be made is not on the bar");
+    assert_eq!(person.press(KeyCode::Char('g')), Step::Done(expected));
 }
 
 #[test]

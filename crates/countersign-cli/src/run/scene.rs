@@ -11,7 +11,7 @@ use countersign_agent::tools::{Processes, Survivor, Workspace};
 use countersign_agent::{Agent, Listed, RunError};
 
 use super::{Attended, Typist};
-use crate::commands::RunArgs;
+use crate::commands::{KEEP_STATUS, RunArgs};
 use crate::desk::begin_gate;
 use crate::fault::Fault;
 use crate::home::{CONFIG_NAME, Home};
@@ -100,6 +100,7 @@ fn make_agent(
     let cast = Cast::of(args, &base, typist)?;
     let casting = |agent: &str, config: Option<&ModelConfig>| cast.model(agent, config);
     let processes = Processes::at(home.data_folder()?.join(PROCESSES))?;
+    let processes = processes.kept_by(this_program()?, [KEEP_STATUS.into()]);
     tell_survivors(&processes)?;
     let makings = Makings {
         config: &settings.config,
@@ -117,6 +118,14 @@ fn make_agent(
         out::warn(format_args!("the tools of the MCP server `{}` are not available here", out::safe_lines(server)));
     }
     Ok(agent)
+}
+
+/// The program that this process runs, as it was started: on Linux also when its file was replaced meanwhile.
+fn this_program() -> Result<PathBuf, Fault> {
+    match cfg!(target_os = "linux") {
+        true => Ok("/proc/self/exe".into()),
+        false => Ok(std::env::current_exe()?),
+    }
 }
 
 /// Says which programs of earlier runs still run. Whether to end them is the person's choice: what they did is in doubt.

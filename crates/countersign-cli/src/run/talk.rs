@@ -294,7 +294,8 @@ impl Talk {
             match self.gate.decide(hold.id, hold.decision(person(), "cli", answer)).await {
                 Ok(decided) => {
                     self.mine.insert(hold.id);
-                    self.teller.say(format_args!("  {}", out::paint(BOLD, words)))?;
+                    let tool = escape(&hold.call.facts.tool.to_string());
+                    self.teller.say(format_args!("  {tool}: {}", out::paint(BOLD, words)))?;
                     if let Some(grant) = &decided.grant {
                         self.teller.say(format_args!("  remembered: {}", escape(&grant.as_rule())))?;
                     }

@@ -229,6 +229,27 @@ fn a_program_that_outlived_its_run_is_shown() {
     assert!(!ran.stderr.contains("still runs"), "{ran:?}");
 }
 
+/// safety 4.7: commands run under a keeper, this program itself, which writes down how they ended.
+#[cfg(target_os = "linux")]
+#[test]
+fn commands_are_kept_and_their_ends_are_written_down() {
+    let command = "cat /proc/$PPID/cmdline > keeper";
+    let script =
+        format!("turns: [{{ calls: [{{ tool: bash, arguments: {{ command: \"{command}\" }} }}] }}, {{ text: Ok. }}]\n");
+    let bed = scene("  otherwise: allow\n", &script);
+    run(&bed, &["helper", "go"]).expect(0);
+    let keeper = read(bed.work().join("keeper")).replace('\0', " ");
+    assert!(keeper.contains(" keep-status ") && keeper.contains(".status bash "), "{keeper}");
+    for (does, code, written) in [("exit 3", 3, r#"{"exited":3}"#), ("kill -9 $$", 137, r#"{"killed":9}"#)] {
+        bed.run(["keep-status", "ended", "sh", "-c", does, "--json"]).expect(code);
+        assert_eq!(read(bed.work().join("ended")), written);
+    }
+    bed.run(["keep-status", "ended", "no-such-program"]).expect(127);
+    assert!(read(bed.work().join("ended")).contains("not_started"));
+    bed.run(["keep-status", "no/such/folder/ended", "true"]).expect(1);
+    bed.run(["keep-status", "ended"]).expect(2);
+}
+
 /// `--model PROVIDER/NAME` takes another provider, with its own key and never with the configured one's.
 #[test]
 fn another_provider_needs_its_own_key() {

@@ -82,6 +82,27 @@ fn a_remembered_call_is_not_asked_again() {
     assert_eq!(shown.matches("you approve").count(), 1, "{shown}");
 }
 
+/// B63, B66: a whole tool is remembered by a second act, and a shell is not offered one.
+#[test]
+fn a_whole_tool_is_remembered_by_a_second_act() {
+    let call = |path: &str| format!("calls: [{{ tool: write_file, arguments: {{ path: {path}, content: x }} }}]");
+    let shell = "calls: [{ tool: bash, arguments: { command: ls } }]";
+    let script = format!("turns: [{{ {} }}, {{ {} }}, {{ {shell} }}, {{ text: Ended. }}]\n", call("a"), call("b"));
+    let bed = scene(ASKS, &script);
+    let mut terminal = begin(&bed, &["helper", "go"]);
+    terminal.sees("[d Deny]").types("m").sees("t The whole tool").types("t").sees("with any arguments");
+    terminal.sees("s For this session").types("s").sees("remembered: allow").sees("done (remembered)");
+    terminal.sees("[d Deny]").types("m").sees("g For every session");
+    let shown = terminal.shown();
+    assert!(!shown[shown.rfind("Choose what").unwrap()..].contains("whole tool"), "{shown}");
+    terminal.types("b");
+    deny(&mut terminal, "no");
+    terminal.sees("Ended.");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!(shown.matches("you approve").count(), 1, "{shown}");
+}
+
 /// Nobody decides in time: the question closes by itself, says so, and nothing runs.
 #[test]
 fn an_expired_hold_closes_the_question() {

@@ -250,6 +250,7 @@ impl Gate {
         }
         let outcome = match tool.verify(&call).await {
             Verified::Applied(output) => Outcome::Succeeded { output },
+            Verified::Failed(error) => Outcome::Failed { error, refusal: None },
             Verified::NotApplied => Outcome::Failed { error: "it was not applied".into(), refusal: None },
             Verified::Unknown => return Ok(call),
         };

@@ -64,7 +64,7 @@ pub(super) async fn live(scene: &Scene, store: Arc<dyn Store>, death: Option<Dea
 }
 
 /// As `kill -9` does it: nothing is flushed, dropped or said.
-fn die() -> ! {
+pub(super) fn die() -> ! {
     let _ = kill_process(getpid(), Signal::KILL);
     std::process::abort()
 }

@@ -2,11 +2,13 @@
 //! `kill -9` at every step that it takes, and gone on with by another process.
 #![expect(clippy::print_stdout, reason = "what was counted is part of the proof")]
 
+mod command;
 mod life;
 mod team;
 
 use std::collections::HashMap;
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use countersign::audit::{VerifyOptions, verify_store};
@@ -16,6 +18,7 @@ use countersign::{Call, CallState, Store};
 use countersign_agent::model::Message;
 use countersign_testkit::model::{Dialect, ModelServer};
 use countersign_testkit::{TestDatabase, TestPostgres, stores};
+use futures::StreamExt as _;
 
 use self::life::{Death, die_at, live};
 use self::team::{AT_ONCE, CALLS, Scene, TURNS, gate, reply, team};
@@ -27,13 +30,40 @@ use crate::bed::check_messages;
 const STEPS: [(&str, usize); 6] =
     [("put record", 33), ("submit", 14), ("decide", 9), ("claim", 13), ("effect", 9), ("finish", 13)];
 
+/// Sessions that are killed at once. Most of a life is waiting, above all for the lease of whoever was killed.
+const SIDE_BY_SIDE: usize = 4;
+
+/// Where a durable store is.
+struct Place {
+    url: String,
+    _database: Option<TestDatabase>,
+}
+
+/// A place for a fresh store: a file in the folder, or a database of its own.
+async fn place(kind: &str, folder: &Path) -> Place {
+    if kind != "postgres" {
+        let url = format!("sqlite:{}", folder.join("countersign.db").display());
+        return Place { url, _database: None };
+    }
+    let made = tokio::task::spawn_blocking(|| TestPostgres::shared().unwrap().create_database());
+    let database = made.await.unwrap().unwrap();
+    Place { url: database.url().to_owned(), _database: Some(database) }
+}
+
+/// A folder in memory where there is one. What `kill -9` leaves is what the kernel has, on a disk or not: waiting for a
+/// disk would prove nothing more.
+fn quick_folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    made.unwrap()
+}
+
 /// A durable store by its address, and a strict model server.
 struct World {
-    url: String,
+    place: Place,
     store: Arc<dyn Store>,
     server: ModelServer,
     folder: tempfile::TempDir,
-    _database: Option<TestDatabase>,
 }
 
 /// What was counted.
@@ -45,21 +75,23 @@ struct Counted {
     asked_again: usize,
 }
 
+impl Counted {
+    fn and(self, other: Counted) -> Counted {
+        Counted {
+            kills: self.kills + other.kills,
+            effects: self.effects + other.effects,
+            in_doubt: self.in_doubt + other.in_doubt,
+            asked_again: self.asked_again + other.asked_again,
+        }
+    }
+}
+
 impl World {
     async fn new(kind: &str) -> World {
-        let folder = tempfile::tempdir().unwrap();
-        let database = match kind {
-            "postgres" => Some(tokio::task::spawn_blocking(|| TestPostgres::shared().unwrap().create_database())),
-            _ => None,
-        };
-        let database = match database {
-            Some(made) => Some(made.await.unwrap().unwrap()),
-            None => None,
-        };
-        let file = || format!("sqlite:{}", folder.path().join("countersign.db").display());
-        let url = database.as_ref().map_or_else(file, |database| database.url().to_owned());
-        let store = stores::open(&url).await.unwrap();
-        World { url, store, server: ModelServer::answering(reply).await.unwrap(), folder, _database: database }
+        let folder = quick_folder();
+        let place = place(kind, folder.path()).await;
+        let store = stores::open(&place.url).await.unwrap();
+        World { place, store, server: ModelServer::answering(reply).await.unwrap(), folder }
     }
 
     fn scene(&self, session: &str, dialect: Dialect) -> Scene {
@@ -69,7 +101,7 @@ impl World {
 
     /// Kills a life at a step. It must die there, and of nothing else.
     async fn kill(&self, scene: &Scene, death: Death) {
-        let (scene, url) = (scene.clone(), self.url.clone());
+        let (scene, url) = (scene.clone(), self.place.url.clone());
         let status = tokio::task::spawn_blocking(move || die_at(&scene, &url, death)).await.unwrap();
         assert_eq!(status.signal(), Some(9), "it never came by {death:?}: {status}");
     }
@@ -133,15 +165,20 @@ fn check_effects(call: &Call, effects: usize) {
 async fn kill_at_every(step: &'static str, kind: &str) {
     let world = World::new(kind).await;
     let times = STEPS.into_iter().find(|(name, _)| *name == step).unwrap().1;
-    let mut counted = Counted::default();
-    for (index, number) in (1..=times).enumerate() {
-        for side in ["before", "after"] {
-            let dialect = Dialect::ALL[index % Dialect::ALL.len()];
-            let scene = world.scene(&format!("{step}-{side}-{number}"), dialect);
-            world.kill(&scene, Death { step, side, number }).await;
+    let deaths = (1..=times).flat_map(|number| ["before", "after"].map(|side| Death { step, side, number }));
+    let killed = futures::stream::iter(deaths).map(|death| {
+        let world = &world;
+        async move {
+            let dialect = Dialect::ALL[(death.number - 1) % Dialect::ALL.len()];
+            let scene = world.scene(&format!("{step}-{}-{}", death.side, death.number), dialect);
+            world.kill(&scene, death).await;
+            let mut counted = Counted::default();
             world.bring_to_an_end(&scene, 1, &mut counted).await;
+            counted
         }
-    }
+    });
+    let each: Vec<Counted> = killed.buffer_unordered(SIDE_BY_SIDE).collect().await;
+    let counted = each.into_iter().fold(Counted::default(), Counted::and);
     verify_store(&*world.store, &VerifyOptions::default()).await.unwrap();
     println!("{kind}, killed at each `{step}`: {counted:?}");
     assert_eq!(counted.kills, times * 2);

@@ -1,11 +1,14 @@
 //! B134: lint of tool definitions.
 
-use countersign::Definition;
+use countersign::store::CallFilter;
+use countersign::{Definition, Json};
 use countersign_agent::lint::{FindingKind, lint};
 use countersign_agent::tools::{WebSearch, builtin};
 use serde_json::{Value, json};
 
 use super::World;
+use crate::bed::{ALLOW, EVERY, Script, calls, says};
+use crate::loop_restart::restart_under;
 
 #[track_caller]
 fn check(name: &str, description: &str, schema: Value, expected: &[(&str, FindingKind)]) {
@@ -79,6 +82,26 @@ fn names_and_values_must_be_told_apart() {
         .map(|number| (format!("field_{number}"), json!({ "type": "string", "description": "One part of the name." })))
         .collect();
     check("find_orders", GOOD, object(many.into(), json!([])), &[("", FindingKind::TooManyParameters)]);
+}
+
+/// B134: what is found about a tool is found about what the store keeps of it too, in any store.
+#[tokio::test]
+async fn a_definition_on_record_is_found_fault_with_alike() {
+    for kind in EVERY {
+        let (stores, bed) = restart_under(kind, ALLOW).await;
+        let schema = object(json!({ "q": { "type": "string", "default": "all" } }), json!(["q"]));
+        let definition = Definition::new("query", "Query.").with_schema(&schema).unwrap();
+        let found = lint(&definition);
+        assert!(found.len() >= 3, "{found:?}");
+        let tool = countersign::tool::tool(definition, |_| async { Ok(Json::empty()) });
+        let script = Script::new([calls([("query", r#"{"q":"x"}"#)]), says("ok")]);
+        bed.agent_with(&script, |builder| builder.tool(tool)).run("go").await.unwrap();
+        let store = stores.reopen().await;
+        let call = store.calls(CallFilter::default()).await.unwrap().remove(0);
+        let kept = store.record("definitions", &call.definition.unwrap().to_string()).await.unwrap().unwrap();
+        let kept: Definition = serde_json::from_slice(&kept.value).unwrap();
+        assert_eq!(lint(&kept), found, "{kind:?}");
+    }
 }
 
 #[test]

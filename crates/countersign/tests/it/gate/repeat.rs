@@ -192,6 +192,7 @@ impl Tool for Verifiable {
 async fn a_verifiable_tool_settles_its_doubt() {
     let cases = [
         (Verified::Applied(Json::string("yes")), CallState::Resolved),
+        (Verified::Failed("exit code 3".into()), CallState::Resolved),
         (Verified::NotApplied, CallState::Resolved),
         (Verified::Unknown, CallState::InDoubt),
     ];

@@ -1,0 +1,78 @@
+//! Runs a program in place of a process that may die meanwhile, and writes down how it ended.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+
+use serde::{Deserialize, Serialize};
+
+/// What a shell says about a program that is not there.
+const NOT_STARTED: i32 = 127;
+/// What a shell adds to the signal that killed a program.
+const SIGNALLED: i32 = 128;
+
+/// How a program ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Status {
+    /// By itself, with this code.
+    Exited(i32),
+    /// By a signal.
+    Killed(i32),
+    /// It never began.
+    NotStarted(String),
+}
+
+impl Status {
+    pub(super) fn of(status: ExitStatus) -> Status {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Status::Exited(code),
+            (None, signal) => Status::Killed(signal.unwrap_or_default()),
+        }
+    }
+
+    /// What was written down, if all of it was.
+    pub(super) fn read(path: &Path) -> Option<Status> {
+        serde_json::from_slice(&fs::read(path).ok()?).ok()
+    }
+
+    fn code(&self) -> i32 {
+        match self {
+            Status::Exited(code) => *code,
+            Status::Killed(signal) => SIGNALLED + signal,
+            Status::NotStarted(_) => NOT_STARTED,
+        }
+    }
+}
+
+/// Does the work of a keeper: see [`Processes::kept_by`](super::Processes::kept_by).
+///
+/// `words` are what [`Processes`](super::Processes) gave it: the file to write to, the program, and the program's own
+/// words. Returns the code to exit with, at once: whoever started it waits for that.
+pub fn keep_status(words: impl IntoIterator<Item = OsString>) -> io::Result<i32> {
+    let mut words = words.into_iter();
+    let (Some(file), Some(program)) = (words.next(), words.next()) else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a file and a program are needed"));
+    };
+    let status = match Command::new(program).args(words).status() {
+        Ok(status) => Status::of(status),
+        Err(error) => Status::NotStarted(error.to_string()),
+    };
+    write_synced(Path::new(&file), &serde_json::to_vec(&status)?)?;
+    Ok(status.code())
+}
+
+/// Beside, then over the old one: dying in between must not cost what was written down before. On the disk when it
+/// returns, name and all.
+pub(super) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let beside = path.with_extension("new");
+    let mut file = File::create(&beside)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(beside, path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
