@@ -28,6 +28,7 @@ enum Command {
     Test(commands::test::Test),
     Bench(commands::bench::Bench),
     Kill(commands::kill::Kill),
+    Cluster(commands::cluster::Cluster),
 }
 
 fn main() -> ExitCode {
@@ -47,6 +48,7 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Test(test) => return test.run(),
         Command::Bench(bench) => bench.run()?,
         Command::Kill(kill) => kill.run()?,
+        Command::Cluster(cluster) => cluster.run()?,
     }
     Ok(ExitCode::SUCCESS)
 }

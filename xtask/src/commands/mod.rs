@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod check;
+pub(crate) mod cluster;
 pub(crate) mod kill;
 pub(crate) mod setup;
 pub(crate) mod test;
