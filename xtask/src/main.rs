@@ -29,6 +29,7 @@ enum Command {
     Api(commands::api::Api),
     Bench(commands::bench::Bench),
     Kill(commands::kill::Kill),
+    Cluster(commands::cluster::Cluster),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +50,7 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Api(api) => api.run()?,
         Command::Bench(bench) => bench.run()?,
         Command::Kill(kill) => kill.run()?,
+        Command::Cluster(cluster) => cluster.run()?,
     }
     Ok(ExitCode::SUCCESS)
 }

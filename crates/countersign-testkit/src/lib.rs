@@ -9,6 +9,7 @@
 //! ```
 
 pub mod bindir;
+pub mod cluster;
 pub mod kill;
 pub mod model;
 mod postgres;

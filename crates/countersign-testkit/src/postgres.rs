@@ -46,7 +46,8 @@ impl Durability {
 pub struct TestPostgres {
     bindir: PathBuf,
     address: Address,
-    _supervisor: Option<Supervisor>,
+    /// With the port it listens on; none for a server that somebody else started.
+    supervisor: Option<(Supervisor, u16)>,
 }
 
 /// A database of its own for one test; dropped with this value, connections and all.
@@ -76,8 +77,9 @@ impl TestPostgres {
                 Ok(_) | Err(_) => break,
             }
         }
-        let (supervisor, address) = started?;
-        Ok(TestPostgres { bindir, address, _supervisor: Some(supervisor) })
+        let (supervisor, port) = started?;
+        let address = Address { server: format!("postgres://postgres@127.0.0.1:{port}"), query: String::new() };
+        Ok(TestPostgres { bindir, address, supervisor: Some((supervisor, port)) })
     }
 
     /// The fast server of this test process: the one `TEST_DATABASE_URL` names, else one started at the first call.
@@ -108,7 +110,30 @@ impl TestPostgres {
     pub fn at(url: &str) -> Result<TestPostgres> {
         let bindir = bindir::find().context(bindir::HOW_TO_GET_IT)?;
         let address = Address::parse(url).with_context(|| format!("`{url}` is no PostgreSQL URL"))?;
-        Ok(TestPostgres { bindir, address, _supervisor: None })
+        Ok(TestPostgres { bindir, address, supervisor: None })
+    }
+
+    /// Kills the server and all its processes at once (SIGKILL). It stays down until [`TestPostgres::revive`].
+    ///
+    /// # Errors
+    ///
+    /// When somebody else started the server: it is not ours to kill.
+    pub fn kill(&self) -> Result<()> {
+        self.own()?.0.kill()
+    }
+
+    /// Starts a killed server again, on the same data and the same port.
+    ///
+    /// # Errors
+    ///
+    /// When it does not come back.
+    pub fn revive(&self) -> Result<()> {
+        let (supervisor, port) = self.own()?;
+        supervisor.revive(&self.bindir, *port)
+    }
+
+    fn own(&self) -> Result<&(Supervisor, u16)> {
+        self.supervisor.as_ref().context("this server is somebody else's")
     }
 
     /// The URL of a database on this server, whether it exists or not.
@@ -181,7 +206,7 @@ fn shared(
     cell.get_or_init(|| start().map_err(|error| format!("{error:#}"))).as_ref().map_err(|error| anyhow!("{error}"))
 }
 
-fn launch(bindir: &Path, durability: Durability) -> Result<(Supervisor, Address)> {
+fn launch(bindir: &Path, durability: Durability) -> Result<(Supervisor, u16)> {
     let folder = TempDir::with_prefix("countersign-pg-").context("cannot make a temporary folder")?;
     let user = unprivileged(folder.path())?;
     let mut initdb = command(bindir.join("initdb"), folder.path(), user);
@@ -190,7 +215,7 @@ fn launch(bindir: &Path, durability: Durability) -> Result<(Supervisor, Address)
     let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
     let options = [&["listen_addresses=127.0.0.1", "max_connections=200"], durability.options()].concat();
     let supervisor = Supervisor::start(bindir, folder.keep(), user, port, &options)?;
-    Ok((supervisor, Address { server: format!("postgres://postgres@127.0.0.1:{port}"), query: String::new() }))
+    Ok((supervisor, port))
 }
 
 /// As root, gives the folder to the user `postgres`, who then runs the server. Anybody else runs it themselves.

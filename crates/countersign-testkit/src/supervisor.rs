@@ -11,6 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Whom the server runs as; `postgres` refuses to run as root.
 #[derive(Clone, Copy, Debug)]
@@ -27,13 +29,23 @@ pub(crate) struct Supervisor {
 }
 
 /// `$1` is the server, `$2` its folder, the rest its options. Immediate shutdown is right: nobody reads the data again.
+///
+/// While the file `again` is there, a server that ended is started again. Whoever ends it for good writes `stopping`
+/// before reading `pid`, and `pid` is written before `stopping` is looked for: no server slips through.
 const SCRIPT: &str = r#"
 server=$1 folder=$2; shift 2
 exec 3<&0
-"$server" -D "$folder/data" -k "$folder" "$@" >"$folder/log" 2>&1 3<&- &
-pid=$!
-(read -r _ <&3; [ -e "$folder/ended" ] || kill -QUIT "$pid") &
-wait "$pid"
+(read -r _ <&3; : >"$folder/stopping"; [ -e "$folder/ended" ] || kill -QUIT "$(cat "$folder/pid")") &
+while :; do
+    "$server" -D "$folder/data" -k "$folder" "$@" >>"$folder/log" 2>&1 3<&- &
+    pid=$!
+    echo "$pid" >"$folder/pid"
+    [ -e "$folder/stopping" ] && kill -QUIT "$pid"
+    # The shell would tell of a server that was killed.
+    wait "$pid" 2>/dev/null
+    [ -e "$folder/again" ] && [ ! -e "$folder/stopping" ] || break
+    while [ -e "$folder/down" ] && [ ! -e "$folder/stopping" ]; do sleep 0.01; done
+done
 : >"$folder/ended"
 wait
 rm -rf "$folder"
@@ -81,6 +93,28 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Kills the server and all its processes at once, as a power cut would. It stays down until [`Supervisor::revive`].
+    pub(crate) fn kill(&self) -> Result<()> {
+        for file in ["again", "down"] {
+            fs::write(self.folder.join(file), "")?;
+        }
+        let postmaster: i32 =
+            fs::read_to_string(self.folder.join("pid"))?.trim().parse().context("the server's pid")?;
+        // A stopped parent starts no more children, and none of them ends in an orderly way because it is gone.
+        signal(postmaster, Signal::STOP)?;
+        let children = children(postmaster)?;
+        for pid in children.into_iter().chain([postmaster]) {
+            signal(pid, Signal::KILL)?;
+        }
+        Ok(())
+    }
+
+    /// Lets a killed server start again on the same folder and port, and waits until it takes connections.
+    pub(crate) fn revive(&self, bindir: &Path, port: u16) -> Result<()> {
+        fs::remove_file(self.folder.join("down"))?;
+        self.wait_until_ready(bindir, port)
+    }
+
     fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
@@ -108,6 +142,26 @@ impl Drop for Supervisor {
         let _ = self.shell.wait();
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Sends a signal; a process that is gone needs none.
+fn signal(pid: i32, signal: Signal) -> Result<()> {
+    let process = Pid::from_raw(pid).context("no process has the number 0")?;
+    match kill_process(process, signal) {
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("cannot signal process {pid}")),
+    }
+}
+
+/// The processes that a process started. A server's are each in a session of their own, so no group names them.
+fn children(parent: i32) -> Result<Vec<i32>> {
+    let listed = Command::new("ps").args(["-A", "-o", "pid=,ppid="]).output().context("cannot run `ps`")?;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let pairs = listed.lines().filter_map(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<i32>);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    });
+    Ok(pairs.filter(|(_, of)| *of == parent).map(|(pid, _)| pid).collect())
 }
 
 /// A command that runs in `folder`, as `user`, and sees none of the caller's own PostgreSQL settings.

@@ -24,6 +24,15 @@ pub struct Limits {
     pub attempts: u32,
     /// Holds a running tool may open.
     pub holds_per_call: usize,
+    /// Seconds that a claim holds without being renewed.
+    pub lease_seconds: u32,
+}
+
+impl Limits {
+    /// How long a claim holds without being renewed.
+    pub fn lease(&self) -> Duration {
+        Duration::from_secs(self.lease_seconds.into())
+    }
 }
 
 impl Default for Limits {
@@ -37,6 +46,7 @@ impl Default for Limits {
             submits_per_second: 50,
             attempts: 3,
             holds_per_call: 100,
+            lease_seconds: LEASE_SECONDS,
         }
     }
 }
@@ -121,8 +131,9 @@ pub const PAGE_ROWS_DEFAULT: usize = 100;
 pub const HOLD_LIFE: Duration = Duration::from_secs(10 * 60);
 /// How long an allowed or approved call may wait to be claimed.
 pub const CLAIM_WITHIN: Duration = Duration::from_secs(5 * 60);
-/// How long a claim holds without being renewed.
-pub const LEASE: Duration = Duration::from_secs(30);
+/// How long a claim holds without being renewed, when nobody says otherwise.
+pub const LEASE: Duration = Duration::from_secs(LEASE_SECONDS as u64);
+const LEASE_SECONDS: u32 = 30;
 /// Longest life of a grant.
 pub const GRANT_LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Past calls that are looked through to show what a grant would have covered.

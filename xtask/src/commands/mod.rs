@@ -3,6 +3,7 @@
 pub(crate) mod api;
 pub(crate) mod bench;
 pub(crate) mod check;
+pub(crate) mod cluster;
 pub(crate) mod kill;
 pub(crate) mod setup;
 pub(crate) mod test;

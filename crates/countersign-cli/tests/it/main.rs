@@ -3,6 +3,8 @@
 
 mod audit;
 mod bed;
+#[cfg(unix)]
+mod cluster;
 mod demo;
 #[cfg(unix)]
 mod demo_inbox;

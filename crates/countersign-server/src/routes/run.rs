@@ -120,7 +120,7 @@ async fn renew(
     Body(body): Body<wire::Renew>,
 ) -> Answer<Json<wire::Renewed>> {
     own(&app, &caller.0, id).await?;
-    let applied = app.store().run(Op::Renew { call: id, fence: body.fence, lease: core_limits::LEASE }).await?;
+    let applied = app.store().run(Op::Renew { call: id, fence: body.fence, lease: app.limits.lease() }).await?;
     let lease =
         applied.call.as_ref().and_then(|call| call.lease.clone()).ok_or_else(|| Refused::new(Code::WrongState))?;
     Ok(Json(wire::Renewed { fence: lease.fence, lease_until: timestamp(lease.until) }))

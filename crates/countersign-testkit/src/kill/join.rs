@@ -68,7 +68,7 @@ pub(super) async fn join(store: &Arc<dyn Store>, folder: &Path, seed: u64, kills
 }
 
 /// Whether the store has an acknowledged decision: on that hold, for that digest, with that answer.
-fn is_kept(calls: &HashMap<CallId, Arc<Call>>, line: &str) -> bool {
+pub(crate) fn is_kept(calls: &HashMap<CallId, Arc<Call>>, line: &str) -> bool {
     let [call, hold, digest, answer] = line.split(' ').collect::<Vec<_>>()[..] else { return false };
     let Some(call) = call.parse().ok().and_then(|id: CallId| calls.get(&id)) else { return false };
     let mut decisions = call.holds.iter().filter(|found| found.id.to_string() == hold).flat_map(|hold| &hold.decisions);
@@ -76,7 +76,7 @@ fn is_kept(calls: &HashMap<CallId, Arc<Call>>, line: &str) -> bool {
 }
 
 /// Whether a rule allowed the call, people approved it, or a grant released it.
-fn may_run(call: &Call) -> bool {
+pub(crate) fn may_run(call: &Call) -> bool {
     let asked = call.holds.iter().rev().find(|hold| !hold.in_run());
     match asked {
         Some(hold) => matches!(hold.state, HoldState::Approved | HoldState::Released),
@@ -85,7 +85,7 @@ fn may_run(call: &Call) -> bool {
 }
 
 /// Every chain's hashes follow from its bodies, without a gap.
-fn chains_hold(log: &[Event]) -> Result<()> {
+pub(crate) fn chains_hold(log: &[Event]) -> Result<()> {
     let mut heads: HashMap<&str, countersign::event::Head> = HashMap::new();
     for event in log {
         let head = heads.entry(&event.chain.0).or_default();
@@ -96,7 +96,7 @@ fn chains_hold(log: &[Event]) -> Result<()> {
     Ok(())
 }
 
-async fn calls(store: &Arc<dyn Store>) -> Result<HashMap<CallId, Arc<Call>>> {
+pub(crate) async fn calls(store: &Arc<dyn Store>) -> Result<HashMap<CallId, Arc<Call>>> {
     let mut calls = HashMap::new();
     let mut filter = CallFilter { limit: Some(1_000), ..CallFilter::default() };
     loop {
@@ -107,7 +107,7 @@ async fn calls(store: &Arc<dyn Store>) -> Result<HashMap<CallId, Arc<Call>>> {
     }
 }
 
-async fn log(store: &Arc<dyn Store>) -> Result<Vec<Event>> {
+pub(crate) async fn log(store: &Arc<dyn Store>) -> Result<Vec<Event>> {
     let mut log: Vec<Event> = Vec::new();
     loop {
         let after = log.last().map_or(Cursor::default(), |event| event.cursor);
@@ -120,7 +120,7 @@ async fn log(store: &Arc<dyn Store>) -> Result<Vec<Event>> {
 }
 
 /// The whole lines of a file; a last one that was cut off by a kill was never synced, and so never acknowledged.
-fn lines(path: &Path) -> Result<Vec<String>> {
+pub(crate) fn lines(path: &Path) -> Result<Vec<String>> {
     let Ok(text) = std::fs::read_to_string(path) else { return Ok(Vec::new()) };
     Ok(text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).map(str::to_owned).collect())
 }

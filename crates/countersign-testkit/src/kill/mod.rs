@@ -4,7 +4,7 @@
 //! and in the end compares three records: the journal of acknowledged decisions, the file of effects, and the store.
 
 mod child;
-mod join;
+pub(crate) mod join;
 mod supervisor;
 
 use std::path::{Path, PathBuf};
@@ -50,6 +50,6 @@ fn effects(folder: &Path) -> PathBuf {
 }
 
 /// The hash of the bytes a tool got.
-fn hash(arguments: &countersign::Json) -> String {
+pub(crate) fn hash(arguments: &countersign::Json) -> String {
     countersign::digest::EventHash::of(arguments.as_str().as_bytes()).to_string()
 }

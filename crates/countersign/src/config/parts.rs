@@ -160,7 +160,7 @@ pub(super) const PROVIDERS: [(&str, &str); 6] = [
     ("manual", "manual"),
 ];
 /// Keys of `limits`: the names of what they bound.
-pub(super) const LIMIT_KEYS: [&str; 8] = [
+pub(super) const LIMIT_KEYS: [&str; 9] = [
     "argument_bytes",
     "argument_depth",
     "argument_keys",
@@ -169,6 +169,7 @@ pub(super) const LIMIT_KEYS: [&str; 8] = [
     "submits_per_second",
     "attempts",
     "holds_per_call",
+    "lease_seconds",
 ];
 /// Keys of `redact`.
 pub(super) const REDACT_KEYS: [&str; 2] = ["keys", "values"];

@@ -70,6 +70,7 @@ fn the_reference_file_loads() {
     assert_eq!(model.api_key.as_ref().map(Secret::reveal), Some("k3y"));
     assert!(!format!("{model:?}").contains("k3y"));
     assert_eq!(config.limits.submits_per_second, 50);
+    assert_eq!(config.limits.lease(), Duration::from_secs(30));
     assert_eq!(config.tools[0].repeat, Repeat::ReadOnly);
     assert_eq!(config.tools[0].run, ToolRun::Command(vec!["python3".into(), "query.py".into()]));
     assert_eq!(config.mcp_servers[0].args.len(), 3);
@@ -231,6 +232,8 @@ fn unknown_keys_and_unset_variables_are_errors() {
     check_refused("rules: [{ allow: x }]", "unknown key `rules` in the file");
     check_refused("limits: { pending_per_sesion: 5 }", "did you mean `pending_per_session`?");
     check_refused("limits: { attempts: 0 }", "at least 1");
+    check_refused("limits: { lease_seconds: 0 }", "at least 1");
+    check_refused("limits: { lease_seconds: 1s }", "`lease_seconds`");
     check_refused("model: { provider: anthropc }", "did you mean `anthropic`?");
     check_refused("agents: { a: { instruction: x } }", "did you mean `instructions`?");
     check_refused("mcp_servers: { a: { comand: x } }", "did you mean `command`?");

@@ -15,7 +15,7 @@ use crate::gate::local::Local;
 use crate::gate::scope::{Asks, Reach};
 use crate::gate::{Gate, sweep};
 use crate::hold::{Answer, Who};
-use crate::limits::{self, Limits};
+use crate::limits::Limits;
 use crate::memory::MemoryStore;
 use crate::policy::Policy;
 use crate::redact::Redactor;
@@ -49,7 +49,8 @@ pub struct GateBuilder {
     hooks: Hooks,
     tools: Vec<Arc<dyn Tool>>,
     owner: Arc<str>,
-    lease: Duration,
+    /// Where it differs from the one of `limits`.
+    lease: Option<Duration>,
     sweeper: bool,
     /// Whether it was said that nobody can be asked.
     alone: bool,
@@ -67,7 +68,7 @@ impl Default for GateBuilder {
             hooks: Hooks::default(),
             tools: Vec::new(),
             owner: format!("process-{}", std::process::id()).into(),
-            lease: limits::LEASE,
+            lease: None,
             sweeper: true,
             alone: false,
         }
@@ -196,10 +197,10 @@ impl GateBuilder {
         self
     }
 
-    /// How long a claim holds without being renewed.
+    /// How long a claim holds without being renewed, in place of the time in the limits.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
+        self.lease = Some(lease);
         self
     }
 
@@ -217,6 +218,7 @@ impl GateBuilder {
             return Err(BuildError::NobodyToAsk);
         }
         let store = Arc::new(Bounded::new(self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()))));
+        let lease = self.lease.unwrap_or(self.limits.lease());
         let local = Arc::new(Local {
             shared: Arc::<Bounded>::clone(&store),
             store,
@@ -234,6 +236,6 @@ impl GateBuilder {
             runtime.spawn(sweep::sweep_while_alive(Arc::downgrade(&local)));
         }
         let asks = Arc::new(Asks { reach: self.reach, hold_life: None });
-        Ok(Gate { local, hooks: Arc::new(self.hooks), asks, owner: self.owner, lease: self.lease })
+        Ok(Gate { local, hooks: Arc::new(self.hooks), asks, owner: self.owner, lease })
     }
 }
