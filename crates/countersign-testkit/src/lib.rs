@@ -10,6 +10,7 @@
 
 pub mod bindir;
 pub mod kill;
+pub mod mcp;
 pub mod model;
 mod postgres;
 pub mod scenario;

@@ -2,6 +2,7 @@
 
 mod keyboard;
 mod scene;
+mod servers;
 mod talk;
 mod teller;
 mod typist;

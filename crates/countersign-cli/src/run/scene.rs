@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use countersign::config::{Config, ModelConfig, ToolRun};
-use countersign::{Gate, Store};
+use countersign::{Gate, Store, Toolset};
 use countersign_agent::config::{self, Client, Makings};
 use countersign_agent::model::{self, Lines, Manual, Model, ModelError, Scripted, Sources};
 use countersign_agent::tools::{Processes, Survivor, Workspace};
 use countersign_agent::{Agent, Listed, RunError};
 
-use super::{Attended, Typist};
+use super::{Attended, Typist, servers};
 use crate::commands::RunArgs;
 use crate::desk::begin_gate;
 use crate::fault::Fault;
@@ -61,7 +61,9 @@ impl Scene {
         };
         let gate = gate.build()?;
         let _watcher = if follows_store { None } else { watch(&settings, &home, &gate)? };
-        let agent = make_agent(args, &settings, &home, &address, &gate, &name, typist)?;
+        let toolsets = servers::connect(&settings.config, &base(&settings)?, &name, &gate).await?;
+        let backdrop = Backdrop { settings: &settings, home: &home, address: &address, gate: &gate, toolsets: &toolsets };
+        let agent = make_agent(args, &backdrop, &name, typist)?;
         Ok(Scene { agent, gate, prompt, _watcher })
     }
 }
@@ -86,15 +88,17 @@ fn watch(settings: &Settings, home: &Home, gate: &Gate) -> Result<Option<Watcher
     Watcher::start(files.files(), gate.clone(), move || found.read(&home).map(|config| config.policy)).map(Some)
 }
 
-fn make_agent(
-    args: &RunArgs,
-    settings: &Settings,
-    home: &Home,
-    address: &str,
-    gate: &Gate,
-    name: &str,
-    typist: Typist,
-) -> Result<Agent, Fault> {
+/// What stands before an agent is made.
+struct Backdrop<'a> {
+    settings: &'a Settings,
+    home: &'a Home,
+    address: &'a str,
+    gate: &'a Gate,
+    toolsets: &'a [Arc<dyn Toolset>],
+}
+
+fn make_agent(args: &RunArgs, backdrop: &Backdrop<'_>, name: &str, typist: Typist) -> Result<Agent, Fault> {
+    let Backdrop { settings, home, address, gate, toolsets } = *backdrop;
     let base = base(settings)?;
     let workspace = workspace(settings, home, address)?;
     let cast = Cast::of(args, &base, typist)?;
@@ -109,13 +113,10 @@ fn make_agent(
         casting: &casting,
         client: Client::Absent,
         processes: Some(&processes),
+        toolsets,
     };
     let agent = config::agent(makings, name)?;
     tell_clients(settings);
-    let described = settings.config.agents.iter().find(|agent| &*agent.name == name);
-    for server in described.iter().flat_map(|agent| &agent.mcp_servers) {
-        out::warn(format_args!("the tools of the MCP server `{}` are not available here", out::safe_lines(server)));
-    }
     Ok(agent)
 }
 

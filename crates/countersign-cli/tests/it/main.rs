@@ -7,6 +7,7 @@ mod demo;
 #[cfg(unix)]
 mod demo_inbox;
 mod faults;
+mod mcp;
 mod operate;
 mod policy;
 mod run;
