@@ -32,6 +32,8 @@ pub const BACK_WITHIN: Duration = Duration::from_secs(10);
 pub const BACK_OFF_FIRST: Duration = Duration::from_millis(100);
 /// The longest such wait.
 pub const BACK_OFF_MOST: Duration = Duration::from_secs(30);
+/// How often a stream of events that was cut is taken up again, each time after twice the wait.
+pub const RESUMES: usize = 8;
 /// How long a server must have stayed for the waits to begin anew. One that dies at once is not started in a loop.
 pub const STAYED: Duration = Duration::from_secs(30);
 /// How long to wait for the end of a server that closed its output, to tell how it ended.

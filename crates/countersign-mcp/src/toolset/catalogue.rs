@@ -94,7 +94,9 @@ impl Catalogue {
             let twice = count.get(&*name).is_some_and(|count| *count > 1);
             match self.place(&mut listed, &tool, gate, &mut superseded) {
                 // SECURITY: of two tools with one name, nobody can say which of them would run.
-                Ok(_) if twice => self.leave_out(&mut listed, name, "the server lists two tools of this name".to_owned()),
+                Ok(_) if twice => {
+                    self.leave_out(&mut listed, name, "the server lists two tools of this name".to_owned())
+                }
                 Ok(tool) => listed.offered.push(tool),
                 Err(why) => self.leave_out(&mut listed, name, why),
             }

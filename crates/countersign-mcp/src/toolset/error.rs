@@ -81,7 +81,8 @@ fn last_words(said: &str) -> String {
     match said.is_empty() {
         true => String::new(),
         false => {
-            let lines: Vec<String> = said.lines().map(|line| format!("  {}", countersign::show::escape(line))).collect();
+            let lines: Vec<String> =
+                said.lines().map(|line| format!("  {}", countersign::show::escape(line))).collect();
             format!("; its last words:\n{}", lines.join("\n"))
         }
     }
@@ -120,13 +121,24 @@ impl From<ServiceError> for Trouble {
     }
 }
 
-/// An error with its deepest cause, in bounded words. Addresses stand in neither.
+/// The deepest cause of an error, in bounded words. What lies above it names types and addresses, not reasons.
 pub(super) fn words(error: &(dyn Error + 'static)) -> String {
-    let mut last = error;
-    while let Some(cause) = last.source() {
-        last = cause;
-    }
-    clipped(&countersign::show::escape(&last.to_string()))
+    let deepest = causes(error).last().map(ToString::to_string).unwrap_or_default();
+    clipped(&countersign::show::escape(&deepest))
+}
+
+/// An error and what caused it, down to the deepest.
+pub(super) fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error| {
+        // These two keep what went wrong on the wire out of the chain.
+        if let Some(ServiceError::TransportSend(sending)) = error.downcast_ref() {
+            return Some(&*sending.error);
+        }
+        if let Some(ClientInitializeError::TransportError { error: sending, .. }) = error.downcast_ref() {
+            return Some(&*sending.error);
+        }
+        error.source()
+    })
 }
 
 /// The beginning of a text that a server gave.

@@ -1,19 +1,17 @@
 //! The line to a server: who is at the other end now, and how a call is made.
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::{Json, ToolError};
 use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ServerResult};
 use rmcp::service::{Peer, PeerRequestOptions};
-use rmcp::transport::streamable_http_client::StreamableHttpError;
 use rmcp::{RoleClient, ServiceError};
 use tokio::sync::watch;
 
-use super::error::{clipped, words};
+use super::error::{causes, clipped, words};
 use super::result;
-use super::wire::Ticket;
+use super::wire::{Failure, Ticket};
 use crate::limits;
 
 /// Who is at the other end of the line.
@@ -82,7 +80,12 @@ impl Line {
         }
     }
 
-    async fn attempt(&self, peer: &Peer<RoleClient>, tool: &Arc<str>, arguments: &Json) -> Result<ServerResult, Missed> {
+    async fn attempt(
+        &self,
+        peer: &Peer<RoleClient>,
+        tool: &Arc<str>,
+        arguments: &Json,
+    ) -> Result<ServerResult, Missed> {
         let typed = arguments.read().map_err(|error| Missed::Answered(ToolError::Failed(error.to_string())))?;
         let ticket = Held(Ticket::new(arguments.clone()));
         let mut request = CallToolRequest::new(CallToolRequestParams::new(tool.to_string()).with_arguments(typed));
@@ -136,14 +139,7 @@ fn missed(error: &ServiceError, ticket: &Ticket) -> Missed {
 
 /// Whether the server is there and would not take the call. Connecting anew would only disturb the calls of others.
 fn refused(error: &ServiceError) -> bool {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if let Some(StreamableHttpError::HttpStatus(_)) = error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+    causes(error).any(|cause| matches!(cause.downcast_ref(), Some(Failure::HttpStatus(_))))
 }
 
 fn never_sent(why: &str) -> ToolError {

@@ -115,10 +115,8 @@ impl Keeper {
     async fn begin(&self) -> Result<Connection, Stopped> {
         let changed = Arc::new(Notify::new());
         let ears = Ears { changed: Arc::clone(&changed) };
-        let lifecycle = ClientLifecycleMode::Auto {
-            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-            legacy_version: None,
-        };
+        let lifecycle =
+            ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None };
         let service = match &self.way {
             Way::Program(program) => {
                 let pipes = program.start(&self.server, &self.seat).map_err(Stopped::Start)?;

@@ -12,6 +12,7 @@ use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::common::client_side_sse::SseRetryPolicy;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use tokio::sync::watch;
 
@@ -200,6 +201,17 @@ pub(super) enum Way {
     Address(Address),
 }
 
+/// How often a stream that was cut is taken up again. Without an end, a call would hang on a server that is gone.
+#[derive(Debug)]
+struct AFewTimes;
+
+impl SseRetryPolicy for AFewTimes {
+    fn retry(&self, times: usize) -> Option<Duration> {
+        let twice = u32::try_from(times).ok().filter(|_| times < limits::RESUMES)?;
+        limits::BACK_OFF_FIRST.checked_mul(2_u32.checked_pow(twice)?)
+    }
+}
+
 /// Where a server listens. The address may hold a secret, as some do.
 #[derive(Clone)]
 pub(super) struct Address {
@@ -240,10 +252,11 @@ impl Address {
             .build()
             .map_err(|_| unusable("no HTTP client can be made here"))?;
         // SECURITY: a lost session is a new connection, whose tools are listed anew before any call goes through.
-        let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+        let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
             .custom_headers(headers)
             .max_sse_event_size(limits::MESSAGE_BYTES)
             .reinit_on_expired_session(false);
+        config.retry_config = Arc::new(AFewTimes);
         Ok(StreamableHttpClientTransport::with_client(Http::new(client), config))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use countersign::call::Outcome;
 use countersign::config::Config;
@@ -12,7 +13,7 @@ use countersign_mcp::{McpServer, McpToolset, http, stdio};
 use countersign_testkit::mcp::{Era, McpFixture, VARIABLE};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use tokio::task::AbortHandle;
+use tokio::runtime::{Builder, Runtime};
 
 const TEST: &str = "bed::one_life_of_a_server";
 
@@ -37,6 +38,38 @@ impl Kind {
     pub(crate) const ALL: [Kind; 4] = [Kind::Pipes, Kind::PipesHandshake, Kind::Http, Kind::HttpHandshake];
 }
 
+/// A server over HTTP, on threads of its own: when it ends, its connections end too.
+pub(crate) struct Serving {
+    pub(crate) address: String,
+    runtime: Option<Runtime>,
+}
+
+impl Serving {
+    fn start(fixture: McpFixture, address: &str) -> Serving {
+        let listener = std::net::TcpListener::bind(address).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        runtime.spawn(async move { fixture.serve_http(TcpListener::from_std(listener)?).await });
+        Serving { address, runtime: Some(runtime) }
+    }
+
+    /// Ends it, and returns when its connections are closed.
+    pub(crate) async fn stop(mut self) {
+        let runtime = self.runtime.take();
+        let stop = move || runtime.map(|runtime| runtime.shutdown_timeout(Duration::from_secs(10)));
+        tokio::task::spawn_blocking(stop).await.unwrap();
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
 pub(crate) struct Bed {
     pub(crate) gate: Gate,
     folder: TempDir,
@@ -56,13 +89,6 @@ impl Bed {
         self.folder.path().join(name)
     }
 
-    /// Waits until the server has written a file.
-    pub(crate) async fn written(&self, name: &str) {
-        while !self.file(name).exists() {
-            tokio::task::yield_now().await;
-        }
-    }
-
     /// The server `files` as a program.
     pub(crate) fn program(&self, era: Era) -> McpServer {
         let program = std::env::current_exe().unwrap().display().to_string();
@@ -75,25 +101,29 @@ impl Bed {
     }
 
     /// The server `files` over HTTP, and what ends it.
-    pub(crate) async fn listening(&self, era: Era, address: &str) -> (McpServer, String, AbortHandle) {
+    pub(crate) fn listening(&self, era: Era, address: &str) -> (McpServer, Serving) {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let listener = TcpListener::bind(address).await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let serving = tokio::spawn(McpFixture::new(self.folder.path(), era).serve_http(listener));
-        (http("files", format!("http://{address}/mcp")), address, serving.abort_handle())
+        let serving = Serving::start(McpFixture::new(self.folder.path(), era), address);
+        (http("files", format!("http://{}/mcp", serving.address)), serving)
     }
 
-    pub(crate) async fn server(&self, kind: Kind) -> McpServer {
+    /// The server `files`, and what must live for as long as it.
+    pub(crate) fn server(&self, kind: Kind) -> (McpServer, Option<Serving>) {
+        let over_http = |era| {
+            let (server, serving) = self.listening(era, "127.0.0.1:0");
+            (server, Some(serving))
+        };
         match kind {
-            Kind::Pipes => self.program(Era::Every),
-            Kind::PipesHandshake => self.program(Era::Handshake),
-            Kind::Http => self.listening(Era::Every, "127.0.0.1:0").await.0,
-            Kind::HttpHandshake => self.listening(Era::Handshake, "127.0.0.1:0").await.0,
+            Kind::Pipes => (self.program(Era::Every), None),
+            Kind::PipesHandshake => (self.program(Era::Handshake), None),
+            Kind::Http => over_http(Era::Every),
+            Kind::HttpHandshake => over_http(Era::Handshake),
         }
     }
 
-    pub(crate) async fn connect(&self, kind: Kind) -> McpToolset {
-        self.server(kind).await.connect(&self.gate).await.unwrap()
+    pub(crate) async fn connect(&self, kind: Kind) -> (McpToolset, Option<Serving>) {
+        let (server, serving) = self.server(kind);
+        (server.connect(&self.gate).await.unwrap(), serving)
     }
 
     /// Proposes a call, runs it if it may, and returns where it stands.

@@ -14,7 +14,7 @@ use crate::bed::{ALLOW, Bed, Kind, find, tool};
 async fn tools_are_listed_and_called_in_every_era() {
     for kind in Kind::ALL {
         let bed = Bed::new(ALLOW);
-        let toolset = bed.connect(kind).await;
+        let (toolset, _serving) = bed.connect(kind).await;
         assert_eq!(toolset.tools().len(), 11, "{kind:?}: {:?}", toolset.left_out());
         let echo = tool(&toolset, "echo").definition();
         assert_eq!(echo.tool, ToolId::on("files", "echo"));
@@ -34,7 +34,7 @@ async fn rules_on_server_and_tool_allow_ask_and_deny() {
         "policy:\n  otherwise: ask\n  rules:\n    - { id: echo, allow: files/echo }\n    - { id: bare, allow: writes }\n    \
          - { id: no-wipes, deny: wipes, reason: it is forever }",
     );
-    let toolset = bed.connect(Kind::Pipes).await;
+    let (toolset, _serving) = bed.connect(Kind::Pipes).await;
     bed.output(&toolset, "echo", r#"{"text":"x"}"#).await;
 
     let asked = bed.call(&toolset, "writes", r#"{"file":"asked"}"#).await;
@@ -55,7 +55,7 @@ async fn rules_on_server_and_tool_allow_ask_and_deny() {
 #[tokio::test]
 async fn named_confirmation_asks_for_what_it_names() {
     let bed = Bed::new("policy: { otherwise: allow }\nmcp_servers: { files: { command: x, confirm: [writes] } }");
-    let toolset = bed.connect(Kind::Pipes).await;
+    let (toolset, _serving) = bed.connect(Kind::Pipes).await;
     bed.output(&toolset, "echo", r#"{"text":"x"}"#).await;
     assert_eq!(bed.call(&toolset, "writes", r#"{"file":"a"}"#).await.state, CallState::Pending);
 }
@@ -80,7 +80,7 @@ async fn the_builder_declares_who_asks_first() {
 #[tokio::test]
 async fn hints_only_raise() {
     let bed = Bed::new("policy: { otherwise: declared }");
-    let toolset = bed.connect(Kind::Pipes).await;
+    let (toolset, _serving) = bed.connect(Kind::Pipes).await;
     assert_eq!(bed.call(&toolset, "wipes", "{}").await.state, CallState::Pending);
     assert_eq!(tool(&toolset, "peeks").definition().repeat, Repeat::AtMostOnce);
     let claims = tool(&toolset, "peeks").definition().annotations.clone().unwrap();
@@ -94,7 +94,7 @@ async fn hints_only_raise() {
 #[tokio::test]
 async fn what_cannot_be_judged_is_left_out_and_named() {
     let bed = Bed::new(ALLOW);
-    let toolset = bed.connect(Kind::Pipes).await;
+    let (toolset, _serving) = bed.connect(Kind::Pipes).await;
     let names: Vec<String> = toolset.left_out().iter().map(|left_out| left_out.tool.to_string()).collect();
     assert_eq!(names, ["odd", "twice"], "{:?}", toolset.left_out());
     assert!(find(&toolset, "odd").is_none() && find(&toolset, "twice").is_none());
@@ -108,7 +108,7 @@ async fn a_result_of_any_size_is_bounded() {
     let cut = bed.output(&small, "echo", r#"{"text":"0123456789"}"#).await;
     assert_eq!(cut, r#""0123\n[6 bytes left out]""#);
     for kind in [Kind::Pipes, Kind::Http] {
-        let toolset = bed.connect(kind).await;
+        let (toolset, _serving) = bed.connect(kind).await;
         let huge = bed.call(&toolset, "huge", "{}").await;
         assert_eq!(huge.state, CallState::InDoubt, "{kind:?}: more than {} bytes", limits::MESSAGE_BYTES);
         bed.output(&toolset, "echo", r#"{"text":"still there"}"#).await;
@@ -120,7 +120,8 @@ async fn a_result_of_any_size_is_bounded() {
 async fn a_call_that_is_not_answered_in_time_is_in_doubt() {
     for kind in [Kind::Pipes, Kind::Http] {
         let bed = Bed::new(ALLOW);
-        let server = bed.server(kind).await.call_within(Duration::from_millis(200));
+        let (server, _serving) = bed.server(kind);
+        let server = server.call_within(Duration::from_millis(200));
         let toolset = server.connect(&bed.gate).await.unwrap();
         let call = bed.call(&toolset, "sleeps", r#"{"file":"began"}"#).await;
         assert_eq!(call.state, CallState::InDoubt, "{kind:?}");

@@ -5,14 +5,15 @@ use countersign::{CallState, Json, RefusalKind};
 
 use crate::bed::{Bed, Kind, find, tool};
 
-const POLICY: &str = "policy:\n  otherwise: ask\n  rules:\n    - { id: some, allow: [files/grows, files/changes, files/dies] }";
+const POLICY: &str =
+    "policy:\n  otherwise: ask\n  rules:\n    - { id: some, allow: [files/grows, files/changes, files/dies] }";
 
 /// B49: a tool that appears later is offered without a restart, and is judged like any that no rule names.
 #[tokio::test]
 async fn a_tool_that_appears_later_is_judged() {
     for kind in Kind::ALL {
         let bed = Bed::new(POLICY);
-        let toolset = bed.connect(kind).await;
+        let (toolset, _serving) = bed.connect(kind).await;
         assert!(find(&toolset, "later").is_none());
         let anew = toolset.changed();
         bed.output(&toolset, "grows", "{}").await;
@@ -27,10 +28,10 @@ async fn a_tool_that_appears_later_is_judged() {
 async fn a_changed_definition_voids_what_was_decided() {
     for kind in Kind::ALL {
         let bed = Bed::new(POLICY);
-        let toolset = bed.connect(kind).await;
+        let (toolset, _serving) = bed.connect(kind).await;
         let waits = bed.call(&toolset, "echo", r#"{"text":"waits"}"#).await;
         let approved = bed.call(&toolset, "echo", r#"{"text":"approved"}"#).await;
-        let hold = bed.holds().await.into_iter().find(|hold| hold.call == approved.id).unwrap();
+        let hold = bed.holds().await.into_iter().find(|hold| hold.call.id == approved.id).unwrap();
         bed.approve(&hold).await;
         let before = tool(&toolset, "echo");
         let digest = before.definition().digest();
@@ -52,7 +53,7 @@ async fn a_changed_definition_voids_what_was_decided() {
 #[tokio::test]
 async fn what_changed_while_a_server_was_gone_is_noticed() {
     let bed = Bed::new(POLICY);
-    let toolset = bed.connect(Kind::Pipes).await;
+    let (toolset, _serving) = bed.connect(Kind::Pipes).await;
     let waits = bed.call(&toolset, "echo", r#"{"text":"waits"}"#).await;
     std::fs::write(bed.file("changed"), "").unwrap();
     let anew = toolset.changed();

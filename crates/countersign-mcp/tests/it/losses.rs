@@ -1,7 +1,5 @@
 //! Servers that are not there, go away, or come back.
 
-use std::sync::Arc;
-
 use countersign::CallState;
 use countersign::call::Outcome;
 use countersign_mcp::{ConnectError, http, stdio};
@@ -22,33 +20,45 @@ async fn a_server_that_dies_in_mid_call_leaves_doubt_and_comes_back() {
     }
 }
 
-/// Over HTTP a server that stops while it runs a call leaves doubt; one that is gone before was never reached, and says so.
+/// Over HTTP, a server that stops while it runs a call leaves doubt. One that is gone before was never reached: nothing
+/// was done, and the next call finds it again.
 #[tokio::test]
 async fn a_call_over_http_is_in_doubt_only_if_it_was_sent() {
-    let bed = Arc::new(Bed::new(ALLOW));
-    let (server, address, serving) = bed.listening(Era::Every, "127.0.0.1:0").await;
+    let bed = Bed::new(ALLOW);
+    let (server, serving) = bed.listening(Era::Every, "127.0.0.1:0");
+    let address = serving.address.clone();
     let toolset = server.connect(&bed.gate).await.unwrap();
-    serving.abort();
-    let waiting = Arc::clone(&bed);
-    let refused = waiting.call(&toolset, "writes", r#"{"file":"a"}"#).await;
-    match &refused.outcome {
+    let began = bed.file("began");
+    let stop = async {
+        while !began.exists() {
+            tokio::task::yield_now().await;
+        }
+        serving.stop().await;
+    };
+    let (doubtful, ()) = tokio::join!(bed.call(&toolset, "sleeps", r#"{"file":"began"}"#), stop);
+    assert_eq!(doubtful.state, CallState::InDoubt, "{doubtful:?}");
+
+    let failed = bed.call(&toolset, "writes", r#"{"file":"a"}"#).await;
+    match &failed.outcome {
         Some(Outcome::Failed { error, .. }) => assert!(error.contains("nothing was done"), "{error}"),
         other => panic!("{other:?}"),
     }
     assert!(!bed.file("a").exists());
-    let (_, _, _serving) = bed.listening(Era::Every, &address).await;
+
+    let (_, _serving) = bed.listening(Era::Every, &address);
     bed.output(&toolset, "writes", r#"{"file":"b"}"#).await;
     assert!(bed.file("b").exists());
 }
 
-/// A session that the server forgot was not used for the call: it is sent again in a new one.
+/// A session that the server forgot was not used for the call: it is sent in a new one.
 #[tokio::test]
 async fn a_forgotten_session_is_begun_anew() {
     let bed = Bed::new(ALLOW);
-    let (server, address, serving) = bed.listening(Era::Handshake, "127.0.0.1:0").await;
+    let (server, serving) = bed.listening(Era::Handshake, "127.0.0.1:0");
+    let address = serving.address.clone();
     let toolset = server.connect(&bed.gate).await.unwrap();
-    serving.abort();
-    let (_, _, _serving) = bed.listening(Era::Handshake, &address).await;
+    serving.stop().await;
+    let (_, _serving) = bed.listening(Era::Handshake, &address);
     bed.output(&toolset, "writes", r#"{"file":"once"}"#).await;
     assert!(bed.file("once").exists());
 }
@@ -57,7 +67,7 @@ async fn a_forgotten_session_is_begun_anew() {
 #[tokio::test]
 async fn a_program_ends_with_its_toolset() {
     let bed = Bed::new(ALLOW);
-    let toolset = bed.connect(Kind::Pipes).await;
+    let (toolset, _) = bed.connect(Kind::Pipes).await;
     let tool = find(&toolset, "echo").unwrap();
     drop(toolset);
     let proposal = countersign::Proposal::new("echo", r#"{"text":"x"}"#);

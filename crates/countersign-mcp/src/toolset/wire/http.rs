@@ -22,7 +22,8 @@ const SESSION: &str = "mcp-session-id";
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
 
-type Failure = StreamableHttpError<reqwest::Error>;
+/// How a message fails to be delivered.
+pub(crate) type Failure = StreamableHttpError<reqwest::Error>;
 type Headers = HashMap<HeaderName, HeaderValue>;
 
 /// A client that sends the approved bytes of a call and reads no more than it has to.
@@ -37,11 +38,13 @@ impl Http {
     async fn post(&self, request: RequestBuilder, message: &ClientJsonRpcMessage) -> Result<Response, Failure> {
         let request = request.header(ACCEPT, [JSON, EVENTS].join(", ")).header(CONTENT_TYPE, JSON);
         let request = request.body(encode(message)?);
-        let Some(ticket) = ticket_of(message) else { return Ok(request.send().await?) };
+        // An address may hold a secret, and errors are shown.
+        let send = async { request.send().await.map_err(reqwest::Error::without_url) };
+        let Some(ticket) = ticket_of(message) else { return Ok(send.await?) };
         if !ticket.take() {
             return Err(StreamableHttpError::UnexpectedServerResponse(Cow::Borrowed("the call was withdrawn")));
         }
-        let sent = request.send().await;
+        let sent = send.await;
         let came_back = match &sent {
             Ok(response) => refused(response.status()),
             Err(error) => error.is_connect(),
@@ -69,7 +72,8 @@ impl StreamableHttpClient for Http {
         token: Option<String>,
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, Failure> {
-        let mut request = headers.into_iter().fold(self.0.post(&*uri), |request, (name, value)| request.header(name, value));
+        let mut request =
+            headers.into_iter().fold(self.0.post(&*uri), |request, (name, value)| request.header(name, value));
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }
@@ -139,7 +143,8 @@ async fn refusal(
         && !closed
         && status.is_client_error()
     {
-        let error = error.map_or_else(|| ErrorData::invalid_request(format!("HTTP {status}"), None), |error| error.error);
+        let error =
+            error.map_or_else(|| ErrorData::invalid_request(format!("HTTP {status}"), None), |error| error.error);
         let answer = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
         return Ok(StreamableHttpPostResponse::Json(answer, None));
     }
@@ -155,7 +160,7 @@ fn is(response: &Response, kind: &str) -> bool {
 
 async fn body(mut response: Response) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
+    while let Some(chunk) = response.chunk().await.map_err(reqwest::Error::without_url)? {
         if bytes.len() + chunk.len() > limits::MESSAGE_BYTES {
             return Err(StreamableHttpError::UnexpectedServerResponse(Cow::Borrowed("a message that is too long")));
         }

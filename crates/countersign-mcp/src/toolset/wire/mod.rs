@@ -6,6 +6,6 @@ mod pipes;
 mod ticket;
 
 pub(super) use child::{Ended, Program, Seat};
-pub(super) use http::Http;
+pub(super) use http::{Failure, Http};
 pub(super) use pipes::Pipes;
 pub(super) use ticket::{Ticket, encode, ticket_of};

@@ -39,7 +39,10 @@ impl Pipes {
                 None => (piece, piece.len()),
             };
             if self.line.len() + text.len() > limits::MESSAGE_BYTES {
-                tracing::warn!("an MCP server sent a message of more than {} bytes and is cut off", limits::MESSAGE_BYTES);
+                tracing::warn!(
+                    "an MCP server sent a message of more than {} bytes and is cut off",
+                    limits::MESSAGE_BYTES
+                );
                 return None;
             }
             self.line.extend_from_slice(text);

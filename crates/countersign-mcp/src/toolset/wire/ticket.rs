@@ -103,7 +103,10 @@ mod tests {
         let sent = String::from_utf8(encode(&call(arguments).0).unwrap()).unwrap();
         assert!(sent.contains(&format!(r#""arguments":{arguments}"#)), "{sent}");
         let read: Value = serde_json::from_str(&sent).unwrap();
-        assert_eq!((&read["id"], &read["method"], &read["params"]["name"]), (&7.into(), &"tools/call".into(), &"pay".into()));
+        assert_eq!(
+            (&read["id"], &read["method"], &read["params"]["name"]),
+            (&7.into(), &"tools/call".into(), &"pay".into())
+        );
     }
 
     #[test]
