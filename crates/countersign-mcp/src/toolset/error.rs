@@ -97,6 +97,9 @@ pub(super) enum Trouble {
 impl Trouble {
     /// What to tell, once it is known how the program ended.
     pub(super) fn told(self, server: Arc<str>, ended: Option<Ended>) -> ConnectError {
+        if let Some(why) = ended.as_ref().and_then(|ended| ended.cut_off) {
+            return ConnectError::Spoke { server, why: why.to_owned() };
+        }
         let (how, said) = ended.map_or((None, String::new()), |ended| (ended.how, ended.said));
         match (self, how) {
             (_, Some(how)) => ConnectError::Ended { server, how: Some(how), said },
@@ -129,7 +132,7 @@ pub(super) fn words(error: &(dyn Error + 'static)) -> String {
 
 /// An error and what caused it, down to the deepest.
 pub(super) fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |error| {
+    std::iter::successors(Some(error), |&error| {
         // These two keep what went wrong on the wire out of the chain.
         if let Some(ServiceError::TransportSend(sending)) = error.downcast_ref() {
             return Some(&*sending.error);

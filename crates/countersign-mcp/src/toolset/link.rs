@@ -9,7 +9,8 @@ use rmcp::model::{
     ProtocolVersion, ServerResult, SubscriptionFilter, Tool,
 };
 use rmcp::service::{
-    ClientLifecycleMode, ClientServiceExt as _, NotificationContext, Peer, RunningService, Subscription,
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, NotificationContext, Peer, RunningService,
+    Subscription,
 };
 use rmcp::{ClientHandler, RoleClient, ServiceError};
 use tokio::sync::{Notify, watch};
@@ -107,6 +108,7 @@ impl Keeper {
             }
             Ok(Err(Stopped::Start(error))) => return Err(error),
             Ok(Err(Stopped::Trouble(trouble))) => trouble,
+            Ok(Err(Stopped::Older)) => Trouble::Spoke("it speaks no revision of MCP that we do".to_owned()),
             Err(_) => Trouble::Silent,
         };
         Err(trouble.told(Arc::clone(&self.server), self.seat.end().await))
@@ -114,23 +116,35 @@ impl Keeper {
 
     async fn begin(&self) -> Result<Connection, Stopped> {
         let changed = Arc::new(Notify::new());
-        let ears = Ears { changed: Arc::clone(&changed) };
-        let lifecycle =
+        let newest =
             ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None };
-        let service = match &self.way {
-            Way::Program(program) => {
-                let pipes = program.start(&self.server, &self.seat).map_err(Stopped::Start)?;
-                ears.serve_with_lifecycle(pipes, lifecycle).await.map_err(Trouble::from)?
-            }
-            Way::Address(address) => {
-                let transport = address.transport(&self.server).map_err(Stopped::Start)?;
-                ears.serve_with_lifecycle(transport, lifecycle).await.map_err(Trouble::from)?
-            }
+        let service = match self.greet(&changed, newest).await {
+            // It answers the question for its versions, and all of them want the handshake.
+            Err(Stopped::Older) => self.greet(&changed, ClientLifecycleMode::Initialize).await?,
+            greeted => greeted?,
         };
         let subscription = subscribe(service.peer()).await;
         let connection = Connection { service, changed, subscription };
         self.list(connection.service.peer()).await.map_err(Trouble::from)?;
         Ok(connection)
+    }
+
+    async fn greet(&self, changed: &Arc<Notify>, lifecycle: ClientLifecycleMode) -> Result<Service, Stopped> {
+        let ears = Ears { changed: Arc::clone(changed) };
+        let greeted = match &self.way {
+            Way::Program(program) => {
+                let pipes = program.start(&self.server, &self.seat).map_err(Stopped::Start)?;
+                ears.serve_with_lifecycle(pipes, lifecycle).await
+            }
+            Way::Address(address) => {
+                let transport = address.transport(&self.server).map_err(Stopped::Start)?;
+                ears.serve_with_lifecycle(transport, lifecycle).await
+            }
+        };
+        greeted.map_err(|error| match error {
+            ClientInitializeError::NoCompatibleProtocolVersion { .. } => Stopped::Older,
+            error => Stopped::Trouble(error.into()),
+        })
     }
 
     /// Stays with a connection until it is gone, and says why it is.
@@ -172,6 +186,8 @@ fn next_wait(wait: Duration) -> Duration {
 enum Stopped {
     Start(ConnectError),
     Trouble(Trouble),
+    /// It speaks only revisions with a handshake.
+    Older,
 }
 
 impl From<Trouble> for Stopped {
@@ -180,8 +196,10 @@ impl From<Trouble> for Stopped {
     }
 }
 
+type Service = RunningService<RoleClient, Ears>;
+
 struct Connection {
-    service: RunningService<RoleClient, Ears>,
+    service: Service,
     changed: Arc<Notify>,
     subscription: Option<Subscription>,
 }

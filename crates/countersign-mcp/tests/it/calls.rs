@@ -108,6 +108,7 @@ async fn a_result_of_any_size_is_bounded() {
     let cut = bed.output(&small, "echo", r#"{"text":"0123456789"}"#).await;
     assert_eq!(cut, r#""0123\n[6 bytes left out]""#);
     for kind in [Kind::Pipes, Kind::Http] {
+        let bed = Bed::new(ALLOW);
         let (toolset, _serving) = bed.connect(kind).await;
         let huge = bed.call(&toolset, "huge", "{}").await;
         assert_eq!(huge.state, CallState::InDoubt, "{kind:?}: more than {} bytes", limits::MESSAGE_BYTES);

@@ -10,8 +10,8 @@ use crate::bed::{ALLOW, Bed, Kind, find};
 /// A server that dies in the middle of a call leaves it in doubt, is started again, and serves the next one.
 #[tokio::test]
 async fn a_server_that_dies_in_mid_call_leaves_doubt_and_comes_back() {
-    let bed = Bed::new(ALLOW);
     for era in [Era::Every, Era::Handshake] {
+        let bed = Bed::new(ALLOW);
         let toolset = bed.program(era).connect(&bed.gate).await.unwrap();
         let call = bed.call(&toolset, "dies", r#"{"file":"died"}"#).await;
         assert_eq!(call.state, CallState::InDoubt, "{era:?}");
@@ -86,7 +86,7 @@ async fn a_server_that_does_not_come_up_says_how() {
     let error = stdio("x", ["sh", "-c", "echo no key given >&2; exit 7"]).connect(&bed.gate).await.unwrap_err();
     assert!(error.to_string().contains("exit status: 7") && error.to_string().contains("no key given"), "{error}");
     let error = stdio("x", ["sh", "-c", "yes"]).connect(&bed.gate).await.unwrap_err();
-    assert!(matches!(error, ConnectError::Spoke { .. }), "{error}");
+    assert!(error.to_string().contains("it writes what is no MCP to its output"), "{error}");
     let _ = rustls::crypto::ring::default_provider().install_default();
     let error = http("x", "http://127.0.0.1:1/mcp").connect(&bed.gate).await.unwrap_err();
     assert!(matches!(error, ConnectError::Spoke { .. }), "{error}");

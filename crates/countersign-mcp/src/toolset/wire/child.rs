@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use countersign::config::Secret;
 use rustix::io::Errno;
@@ -30,10 +30,13 @@ pub(crate) struct Program {
 pub(crate) struct Running {
     pub(crate) input: ChildStdin,
     pub(crate) output: ChildStdout,
+    /// Why it was cut off, once it was.
+    pub(crate) cut_off: Arc<OnceLock<&'static str>>,
 }
 
-/// How a server ended: what the system says, and its last words.
+/// How a server ended: why we cut it off or what the system says, and its last words.
 pub(crate) struct Ended {
+    pub(crate) cut_off: Option<&'static str>,
     pub(crate) how: Option<String>,
     pub(crate) said: String,
 }
@@ -48,8 +51,9 @@ impl Seat {
         let mut group = Group::start(program)?;
         let pipes = (group.child.stdin.take(), group.child.stdout.take());
         let (Some(input), Some(output)) = pipes else { return Err(io::Error::other("the pipes are missing")) };
+        let cut_off = Arc::clone(&group.cut_off);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(group);
-        Ok(Running { input, output })
+        Ok(Running { input, output, cut_off })
     }
 
     /// Kills what sits here.
@@ -74,6 +78,7 @@ impl Seat {
 struct Group {
     child: Child,
     words: Arc<Mutex<VecDeque<u8>>>,
+    cut_off: Arc<OnceLock<&'static str>>,
 }
 
 impl Group {
@@ -92,7 +97,7 @@ impl Group {
         if let Some(stderr) = child.stderr.take() {
             tokio::spawn(listen(stderr, Arc::clone(&words)));
         }
-        Ok(Group { child, words })
+        Ok(Group { child, words, cut_off: Arc::default() })
     }
 
     fn pid(&self) -> Option<Pid> {
@@ -122,7 +127,7 @@ impl Group {
         let status = self.child.wait().await.ok().filter(|_| by_itself);
         let how = status.map(|status| status.to_string());
         let words: Vec<u8> = self.words.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
-        Ended { how, said: last_lines(&String::from_utf8_lossy(&words)) }
+        Ended { cut_off: self.cut_off.get().copied(), how, said: last_lines(&String::from_utf8_lossy(&words)) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Messages over pipes: one a line.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
@@ -21,12 +21,14 @@ pub(crate) struct Pipes {
     /// The line so far. Kept here because reading may be given up between two pieces.
     line: Vec<u8>,
     strays: usize,
+    cut_off: Arc<OnceLock<&'static str>>,
 }
 
 impl Pipes {
     pub(crate) fn new(running: Running) -> Pipes {
         let input = Arc::new(Mutex::new(Some(running.input)));
-        Pipes { input, output: BufReader::new(running.output), line: Vec::new(), strays: 0 }
+        let output = BufReader::new(running.output);
+        Pipes { input, output, line: Vec::new(), strays: 0, cut_off: running.cut_off }
     }
 
     /// The next line, without its end. None at the end of the output, and at a line that is too long.
@@ -39,10 +41,7 @@ impl Pipes {
                 None => (piece, piece.len()),
             };
             if self.line.len() + text.len() > limits::MESSAGE_BYTES {
-                tracing::warn!(
-                    "an MCP server sent a message of more than {} bytes and is cut off",
-                    limits::MESSAGE_BYTES
-                );
+                let _ = self.cut_off.set("it sent a message that is too long");
                 return None;
             }
             self.line.extend_from_slice(text);
@@ -87,7 +86,7 @@ impl Transport<RoleClient> for Pipes {
                 Err(_) => self.strays += 1,
             }
         }
-        tracing::warn!("an MCP server writes what is no MCP to its output and is cut off");
+        let _ = self.cut_off.set("it writes what is no MCP to its output");
         None
     }
 
