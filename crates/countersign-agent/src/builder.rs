@@ -96,8 +96,14 @@ impl AgentBuilder {
 
     /// Tools it may call, as they are at each turn.
     #[must_use]
-    pub fn toolset(mut self, toolset: impl Toolset + 'static) -> Self {
-        self.sets.push((toolset.name(), Arc::new(toolset)));
+    pub fn toolset(self, toolset: impl Toolset + 'static) -> Self {
+        self.shared_toolset(Arc::new(toolset))
+    }
+
+    /// Tools it may call, as they are at each turn, which others may call too.
+    #[must_use]
+    pub fn shared_toolset(mut self, toolset: Arc<dyn Toolset>) -> Self {
+        self.sets.push((toolset.name(), toolset));
         self
     }
 

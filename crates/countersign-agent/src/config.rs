@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use countersign::config::{self, AgentConfig, Config, ModelConfig, ToolRun};
-use countersign::{Definition, Gate, Tool, Toolset as _};
+use countersign::config::{self, AgentConfig, Config, McpServerConfig, ModelConfig, ToolRun};
+use countersign::{Definition, Gate, Tool, Toolset};
 
 use crate::agent::{Agent, Batch};
 use crate::builder::AgentBuilder;
@@ -43,6 +43,8 @@ pub struct Makings<'a> {
     pub client: Client,
     /// Where programs are written down while they run.
     pub processes: Option<&'a Processes>,
+    /// The tools of MCP servers that are connected, each set under its server's name.
+    pub toolsets: &'a [Arc<dyn Toolset>],
 }
 
 /// Whether somebody takes the calls of tools that a client runs.
@@ -76,6 +78,16 @@ pub enum ConfigError {
         agent: Arc<str>,
         /// The tool.
         tool: Arc<str>,
+        /// Those there are.
+        known: String,
+    },
+    /// An agent names an MCP server that is not there.
+    #[error("agent `{agent}` names the MCP server `{server}`, which is not under `mcp_servers:`; there is {known}")]
+    NoServer {
+        /// The agent.
+        agent: Arc<str>,
+        /// The server.
+        server: Arc<str>,
         /// Those there are.
         known: String,
     },
@@ -129,7 +141,8 @@ pub fn all_tools(
     Ok(all)
 }
 
-/// The tools of an agent that run programs or touch files, as whoever runs this process; built-in ones by name.
+/// The tools of an agent that run programs or touch files, as whoever runs this process; built-in ones by name, and MCP
+/// servers that it starts.
 ///
 /// Requests over the network and tools that a client runs are not among them. A name that means no tool is: whatever it
 /// will mean, nobody looked at it.
@@ -138,7 +151,34 @@ pub fn local_tools(config: &Config, described: &AgentConfig) -> Vec<Arc<str>> {
         Some(tool) => !matches!(tool.run, ToolRun::Client | ToolRun::Http(_)),
         None => !NETWORK_TOOLS.contains(&&***name),
     };
-    described.tools.iter().filter(is_local).cloned().collect()
+    let is_started = |name: &&Arc<str>| {
+        let server = config.mcp_servers.iter().find(|server| server.name == **name);
+        server.is_none_or(|server| server.url.is_none())
+    };
+    let servers = described.mcp_servers.iter().filter(is_started);
+    described.tools.iter().filter(is_local).chain(servers).cloned().collect()
+}
+
+/// The MCP servers that an agent needs, and the agents that it leads to. The default agent needs all there are.
+pub fn servers<'a>(config: &'a Config, name: &str) -> Result<Vec<&'a McpServerConfig>, ConfigError> {
+    if config.agents.is_empty() && name == DEFAULT_AGENT {
+        return Ok(config.mcp_servers.iter().collect());
+    }
+    let reached = reached_from(config, name)?;
+    for agent in &reached {
+        for server in &agent.mcp_servers {
+            if !config.mcp_servers.iter().any(|known| known.name == *server) {
+                let known = match config.mcp_servers.is_empty() {
+                    true => "none".to_owned(),
+                    false => listed(config.mcp_servers.iter().map(|server| &*server.name)),
+                };
+                let (agent, server) = (Arc::clone(&agent.name), Arc::clone(server));
+                return Err(ConfigError::NoServer { agent, server, known });
+            }
+        }
+    }
+    let needed = |server: &&McpServerConfig| reached.iter().any(|agent| agent.mcp_servers.contains(&server.name));
+    Ok(config.mcp_servers.iter().filter(needed).collect())
 }
 
 /// Makes an agent, and the agents that it leads to. Those may hand over to one another in circles.
@@ -151,10 +191,34 @@ pub fn agent(makings: Makings<'_>, name: &str) -> Result<Agent, ConfigError> {
         return troupe.default_agent();
     }
     troupe.check_tasks(name, &mut Vec::new())?;
-    let missing = || troupe.missing(name);
+    let missing = || missing(makings.config, name);
     let builders: Result<Vec<AgentBuilder>, ConfigError> =
-        troupe.reached_from(name)?.into_iter().map(|described| troupe.begin_described(described)).collect();
+        reached_from(makings.config, name)?.into_iter().map(|described| troupe.begin_described(described)).collect();
     Team::of(builders?)?.agent(name).ok_or_else(missing)
+}
+
+fn missing(config: &Config, name: &str) -> ConfigError {
+    ConfigError::NoAgent { name: name.to_owned(), known: known_agents(config) }
+}
+
+fn described<'a>(config: &'a Config, name: &str) -> Result<&'a AgentConfig, ConfigError> {
+    let found = config.agents.iter().find(|agent| &*agent.name == name);
+    found.ok_or_else(|| missing(config, name))
+}
+
+/// Every agent that a conversation which begins with this one may come to, this one first.
+fn reached_from<'a>(config: &'a Config, name: &str) -> Result<Vec<&'a AgentConfig>, ConfigError> {
+    let mut reached = vec![described(config, name)?];
+    let mut at = 0;
+    while let Some(agent) = reached.get(at).copied() {
+        for other in agent.sub_agents.iter().chain(&agent.handoffs) {
+            if !reached.iter().any(|known| known.name == *other) {
+                reached.push(described(config, other)?);
+            }
+        }
+        at += 1;
+    }
+    Ok(reached)
 }
 
 fn known_agents(config: &Config) -> String {
@@ -174,34 +238,11 @@ struct Troupe<'a> {
     tools: Vec<Made>,
 }
 
-impl<'a> Troupe<'a> {
+impl Troupe<'_> {
     fn default_agent(&self) -> Result<Agent, ConfigError> {
         let begun = self.begin(&DEFAULT_AGENT.into(), None)?.instructions(DEFAULT_INSTRUCTIONS);
-        Ok(self.tools.iter().fold(begun, with_tool).build()?)
-    }
-
-    fn missing(&self, name: &str) -> ConfigError {
-        ConfigError::NoAgent { name: name.to_owned(), known: known_agents(self.makings.config) }
-    }
-
-    fn described(&self, name: &str) -> Result<&'a AgentConfig, ConfigError> {
-        let found = self.makings.config.agents.iter().find(|agent| &*agent.name == name);
-        found.ok_or_else(|| self.missing(name))
-    }
-
-    /// Every agent that a conversation which begins with this one may come to, this one first.
-    fn reached_from(&self, name: &str) -> Result<Vec<&'a AgentConfig>, ConfigError> {
-        let mut reached = vec![self.described(name)?];
-        let mut at = 0;
-        while let Some(described) = reached.get(at).copied() {
-            for other in described.sub_agents.iter().chain(&described.handoffs) {
-                if !reached.iter().any(|known| known.name == *other) {
-                    reached.push(self.described(other)?);
-                }
-            }
-            at += 1;
-        }
-        Ok(reached)
+        let begun = self.tools.iter().fold(begun, with_tool);
+        Ok(self.makings.toolsets.iter().cloned().fold(begun, AgentBuilder::shared_toolset).build()?)
     }
 
     /// Refuses tasks that are given in a circle: they would go down until the depth limit, and never come back.
@@ -211,7 +252,7 @@ impl<'a> Troupe<'a> {
         if seen {
             return Err(ConfigError::Circle(path.join(" → ")));
         }
-        for other in &self.described(name)?.sub_agents {
+        for other in &described(self.makings.config, name)?.sub_agents {
             self.check_tasks(other, path)?;
         }
         path.pop();
@@ -239,6 +280,8 @@ impl<'a> Troupe<'a> {
         for tool in self.tools_of(described)? {
             builder = with_tool(builder, &tool);
         }
+        let named = |set: &&Arc<dyn Toolset>| described.mcp_servers.contains(&set.name());
+        builder = self.makings.toolsets.iter().filter(named).cloned().fold(builder, AgentBuilder::shared_toolset);
         builder = described.sub_agents.iter().cloned().fold(builder, AgentBuilder::sub_agent_of_team);
         Ok(described.handoffs.iter().cloned().fold(builder, AgentBuilder::handoff_to))
     }

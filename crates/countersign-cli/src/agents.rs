@@ -14,6 +14,7 @@ use crate::commands::KEEP_STATUS;
 use crate::fault::Fault;
 use crate::home::{CONFIG_NAME, Home};
 use crate::out;
+use crate::servers;
 use crate::settings::{Settings, read_bytes};
 
 /// Where programs that tools start are written down, in the data folder.
@@ -32,7 +33,7 @@ pub(crate) enum LocalTools {
 ///
 /// SECURITY: whoever has the server's user has its store and its keys, so a tool that runs as that user could decide its
 /// own holds. Such tools need somebody to say so.
-pub(crate) fn served(
+pub(crate) async fn served(
     settings: &Settings,
     home: &Home,
     address: &str,
@@ -48,6 +49,8 @@ pub(crate) fn served(
     let base = base(settings)?;
     let workspace = workspace(settings, home, address)?;
     let processes = processes(home)?;
+    let names: Vec<&str> = settings.config.agents.iter().map(|agent| &*agent.name).collect();
+    let toolsets = servers::connect(&settings.config, &base, &names, gate).await?;
     let casting = |agent: &str, config: Option<&ModelConfig>| match config {
         Some(config) => model_of(agent, config, &base, None),
         None => Err(ModelError::Settings("no model is configured".to_owned())),
@@ -60,11 +63,9 @@ pub(crate) fn served(
         casting: &casting,
         client: Client::Present,
         processes: Some(&processes),
+        toolsets: &toolsets,
     };
-    let make = |described: &AgentConfig| {
-        warn_of_mcp_servers(described);
-        Ok(config::agent(makings, &described.name)?)
-    };
+    let make = |described: &AgentConfig| Ok(config::agent(makings, &described.name)?);
     settings.config.agents.iter().map(make).collect()
 }
 
@@ -85,13 +86,6 @@ fn refuse_local_tools(settings: &Settings) -> Result<(), Fault> {
         }
     }
     Ok(())
-}
-
-/// Says whose tools are missing, before a model finds out.
-pub(crate) fn warn_of_mcp_servers(described: &AgentConfig) {
-    for server in &described.mcp_servers {
-        out::warn(format_args!("the tools of the MCP server `{}` are not available here", out::safe_lines(server)));
-    }
 }
 
 /// The list of programs that run, having said which of earlier runs still do.

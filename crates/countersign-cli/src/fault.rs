@@ -243,6 +243,17 @@ impl From<ConfigError> for Fault {
     }
 }
 
+impl From<countersign_mcp::ConnectError> for Fault {
+    fn from(error: countersign_mcp::ConnectError) -> Fault {
+        use countersign_mcp::ConnectError;
+        let exit = match &error {
+            ConnectError::Nowhere(_) | ConnectError::Settings { .. } | ConnectError::Start { .. } => Exit::Usage,
+            _ => Exit::Unreachable,
+        };
+        Fault::new(exit, error).next("correct its entry under `mcp_servers:`, or take it out of the agent's")
+    }
+}
+
 impl From<RunError> for Fault {
     fn from(error: RunError) -> Fault {
         match error {

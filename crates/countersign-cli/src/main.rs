@@ -19,6 +19,7 @@ mod out;
 mod person;
 mod prompt;
 mod run;
+mod servers;
 mod settings;
 mod signals;
 mod trusted;

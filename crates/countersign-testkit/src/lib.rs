@@ -11,6 +11,7 @@
 pub mod bindir;
 pub mod cluster;
 pub mod kill;
+pub mod mcp;
 pub mod model;
 mod postgres;
 pub mod scenario;

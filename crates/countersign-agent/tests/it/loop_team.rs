@@ -196,6 +196,7 @@ async fn configured_agents_may_hand_over_in_circles() {
             casting: &casting,
             client: Client::Present,
             processes: None,
+            toolsets: &[],
         };
         countersign_agent::config::agent(makings, "sales").map_err(|error| error.to_string())
     };

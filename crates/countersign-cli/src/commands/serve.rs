@@ -85,7 +85,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
 
     let agents = match args.no_agents {
         true => Vec::new(),
-        false => agents::served(&settings, &home, &address_of_store, &gate, local_tools(&args))?,
+        false => agents::served(&settings, &home, &address_of_store, &gate, local_tools(&args)).await?,
     };
     let redact = &settings.config.redact;
     let redactor = Redactor::new(&redact.keys, &redact.values).map_err(Fault::failed)?.and_standard();

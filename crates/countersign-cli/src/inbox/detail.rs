@@ -66,7 +66,8 @@ fn clock(state: &State, shown: &Shown) -> String {
 }
 
 fn rule(shown: &Shown, look: Look) -> Line<'static> {
-    let coverage = shown.coverages.get(shown.coverage).filter(|_| matches!(shown.dialog.stage(), Stage::Remembering(_)));
+    let coverage =
+        shown.coverages.get(shown.coverage).filter(|_| matches!(shown.dialog.stage(), Stage::Remembering(_)));
     let words = match (coverage, shown.dialog.part()) {
         (Some(coverage), _) => {
             format!("─ covers {} ({} of {}) ", coverage.words, shown.coverage + 1, shown.coverages.len())

@@ -4,19 +4,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use countersign::config::{Config, ModelConfig, ToolRun};
-use countersign::{Gate, Store};
+use countersign::{Gate, Store, Toolset};
 use countersign_agent::config::{self, Client, Makings};
 use countersign_agent::model::{Lines, Manual, Model, ModelError, Scripted};
 use countersign_agent::{Agent, Listed, RunError};
 
 use super::{Attended, Typist};
-use crate::agents::{base, model_of, processes, warn_of_mcp_servers, workspace};
+use crate::agents::{base, model_of, processes, workspace};
 use crate::commands::RunArgs;
 use crate::desk::begin_gate;
 use crate::fault::Fault;
 use crate::home::Home;
 use crate::key;
 use crate::out;
+use crate::servers;
 use crate::settings::{Place, Settings, read_bytes};
 use crate::watch::Watcher;
 
@@ -59,7 +60,10 @@ impl Scene {
         };
         let gate = gate.build()?;
         let _watcher = if follows_store { None } else { watch(&settings, &home, &gate)? };
-        let agent = make_agent(args, &settings, &home, &address, &gate, &name, typist)?;
+        let toolsets = servers::connect(&settings.config, &base(&settings)?, &[&name], &gate).await?;
+        let backdrop =
+            Backdrop { settings: &settings, home: &home, address: &address, gate: &gate, toolsets: &toolsets };
+        let agent = make_agent(args, &backdrop, &name, typist)?;
         Ok(Scene { agent, gate, prompt, _watcher })
     }
 }
@@ -84,15 +88,17 @@ fn watch(settings: &Settings, home: &Home, gate: &Gate) -> Result<Option<Watcher
     Watcher::start(files.files(), gate.clone(), move || found.read(&home).map(|config| config.policy)).map(Some)
 }
 
-fn make_agent(
-    args: &RunArgs,
-    settings: &Settings,
-    home: &Home,
-    address: &str,
-    gate: &Gate,
-    name: &str,
-    typist: Typist,
-) -> Result<Agent, Fault> {
+/// What stands before an agent is made.
+struct Backdrop<'a> {
+    settings: &'a Settings,
+    home: &'a Home,
+    address: &'a str,
+    gate: &'a Gate,
+    toolsets: &'a [Arc<dyn Toolset>],
+}
+
+fn make_agent(args: &RunArgs, backdrop: &Backdrop<'_>, name: &str, typist: Typist) -> Result<Agent, Fault> {
+    let Backdrop { settings, home, address, gate, toolsets } = *backdrop;
     let base = base(settings)?;
     let workspace = workspace(settings, home, address)?;
     let cast = Cast::of(args, &base, typist)?;
@@ -106,11 +112,10 @@ fn make_agent(
         casting: &casting,
         client: Client::Absent,
         processes: Some(&processes),
+        toolsets,
     };
     let agent = config::agent(makings, name)?;
     tell_clients(settings);
-    let described = settings.config.agents.iter().find(|agent| &*agent.name == name);
-    described.into_iter().for_each(warn_of_mcp_servers);
     Ok(agent)
 }
 

@@ -13,6 +13,7 @@ mod doctor;
 mod faults;
 #[cfg(unix)]
 mod inbox;
+mod mcp;
 mod notify;
 mod operate;
 mod policy;

@@ -1,0 +1,40 @@
+//! Every bound on what MCP servers may do to us, in one place.
+
+use std::time::Duration;
+
+/// Bytes of one message of a server. One that sends more is cut off.
+pub const MESSAGE_BYTES: usize = 4 * 1024 * 1024;
+/// Lines in a row that a server may write which are no messages. Some greet on the wrong pipe.
+pub const STRAY_LINES: usize = 100;
+/// Bytes of a server's last words on its error output that are kept.
+pub const STDERR_BYTES: usize = 8 * 1024;
+/// Lines of them that an error shows.
+pub const STDERR_LINES: usize = 10;
+/// Bytes of a tool's result that go to the model, unless the operator says otherwise.
+pub const RESULT_BYTES: usize = countersign::limits::OUTPUT_BYTES;
+/// Bytes of the words of an error that a server gives.
+pub const ERROR_BYTES: usize = countersign::limits::NOTE_BYTES;
+/// Tools of one server, those it took back included.
+pub const TOOLS_PER_SERVER: usize = 1_000;
+/// Bytes of one tool's description. Every turn of a model pays for it.
+pub const DESCRIPTION_BYTES: usize = 32 * 1024;
+/// Pages of one listing of tools.
+pub const LIST_PAGES: usize = 100;
+/// How long a server may take to start and to greet. Some download themselves first.
+pub const CONNECT_WITHIN: Duration = Duration::from_secs(60);
+/// How long one page of a listing may take.
+pub const LIST_WITHIN: Duration = Duration::from_secs(30);
+/// How long one call may take, unless the operator says otherwise. It begins when the call is sent.
+pub const CALL_WITHIN: Duration = Duration::from_secs(5 * 60);
+/// How long a call waits for a server that is being connected to again.
+pub const BACK_WITHIN: Duration = Duration::from_secs(10);
+/// The first wait before connecting again; each further one is twice as long.
+pub const BACK_OFF_FIRST: Duration = Duration::from_millis(100);
+/// The longest such wait.
+pub const BACK_OFF_MOST: Duration = Duration::from_secs(30);
+/// How often a stream of events that was cut is taken up again, each time after twice the wait.
+pub const RESUMES: usize = 8;
+/// How long a server must have stayed for the waits to begin anew. One that dies at once is not started in a loop.
+pub const STAYED: Duration = Duration::from_secs(30);
+/// How long to wait for the end of a server that closed its output, to tell how it ended.
+pub const END_WITHIN: Duration = Duration::from_secs(1);

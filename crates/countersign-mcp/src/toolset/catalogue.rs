@@ -1,0 +1,186 @@
+//! What a server lists, and what of it is offered.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use countersign::call::{Declared, Repeat};
+use countersign::digest::DefinitionDigest;
+use countersign::{Definition, Gate, Json, Tool, ToolId};
+use rmcp::model;
+
+use super::LeftOut;
+use super::line::Line;
+use super::tool::McpTool;
+use crate::limits;
+
+/// Which tools of a server ask first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Confirm {
+    #[default]
+    None,
+    All,
+    Always,
+    Named(HashSet<String>),
+}
+
+impl Confirm {
+    fn declared(&self, tool: &str) -> Declared {
+        match self {
+            Confirm::None => Declared::Nothing,
+            Confirm::All => Declared::Ask,
+            Confirm::Always => Declared::MustAsk,
+            Confirm::Named(names) if names.contains(tool) => Declared::Ask,
+            Confirm::Named(_) => Declared::Nothing,
+        }
+    }
+}
+
+/// The tools of one server, as they were listed last.
+pub(super) struct Catalogue {
+    server: Arc<str>,
+    confirm: Confirm,
+    trust_hints: bool,
+    line: Arc<Line>,
+    listed: Mutex<Listed>,
+}
+
+#[derive(Default)]
+struct Listed {
+    /// Every tool ever listed. One that comes back is compared with what it was.
+    known: HashMap<Arc<str>, Arc<McpTool>>,
+    offered: Vec<Arc<McpTool>>,
+    left_out: Vec<LeftOut>,
+}
+
+impl Catalogue {
+    pub(super) fn new(server: Arc<str>, confirm: Confirm, trust_hints: bool, line: Arc<Line>) -> Catalogue {
+        Catalogue { server, confirm, trust_hints, line, listed: Mutex::default() }
+    }
+
+    pub(super) fn server(&self) -> &Arc<str> {
+        &self.server
+    }
+
+    pub(super) fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        listed.offered.iter().map(|tool| Arc::clone(tool) as Arc<dyn Tool>).collect()
+    }
+
+    pub(super) fn left_out(&self) -> Vec<LeftOut> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner).left_out.clone()
+    }
+
+    /// Takes over a new listing, and voids what was decided about definitions that are no more.
+    pub(super) async fn take_over(&self, tools: Vec<model::Tool>, gate: &Gate) {
+        for before in self.replace(tools, gate) {
+            if let Err(error) = gate.supersede(&before).await {
+                // Nothing runs by it all the same: a claim compares definitions itself.
+                tracing::warn!(server = %self.server, %error, "holds and grants of a changed tool could not be voided");
+            }
+        }
+    }
+
+    fn replace(&self, tools: Vec<model::Tool>, gate: &Gate) -> Vec<DefinitionDigest> {
+        let mut count: HashMap<String, usize> = HashMap::new();
+        for tool in &tools {
+            *count.entry(tool.name.to_string()).or_default() += 1;
+        }
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        listed.offered.clear();
+        listed.left_out.clear();
+        let mut superseded = Vec::new();
+        for tool in tools {
+            let name: Arc<str> = tool.name.as_ref().into();
+            let twice = count.get(&*name).is_some_and(|count| *count > 1);
+            match self.place(&mut listed, &tool, gate, &mut superseded) {
+                // SECURITY: of two tools with one name, nobody can say which of them would run.
+                Ok(_) if twice => {
+                    self.leave_out(&mut listed, name, "the server lists two tools of this name".to_owned())
+                }
+                Ok(tool) => listed.offered.push(tool),
+                Err(why) => self.leave_out(&mut listed, name, why),
+            }
+        }
+        superseded
+    }
+
+    fn leave_out(&self, listed: &mut Listed, tool: Arc<str>, why: String) {
+        let left_out = LeftOut { server: Arc::clone(&self.server), tool, why };
+        tracing::warn!("{left_out}");
+        if !listed.left_out.contains(&left_out) {
+            listed.left_out.push(left_out);
+        }
+    }
+
+    /// Finds or makes the tool, and says why it may not be offered.
+    fn place(
+        &self,
+        listed: &mut Listed,
+        tool: &model::Tool,
+        gate: &Gate,
+        superseded: &mut Vec<DefinitionDigest>,
+    ) -> Result<Arc<McpTool>, String> {
+        let definition = match self.define(tool) {
+            Ok(definition) => definition,
+            Err(why) => {
+                // SECURITY: what was approved of the tool as it was must not run the tool as it is.
+                if let Some(known) = listed.known.get(tool.name.as_ref()) {
+                    superseded.extend(known.redefine(self.named(&tool.name)));
+                }
+                return Err(why);
+            }
+        };
+        let tool = match listed.known.get(&definition.tool.name) {
+            Some(known) => {
+                superseded.extend(known.redefine(definition));
+                Arc::clone(known)
+            }
+            None if listed.known.len() >= limits::TOOLS_PER_SERVER => {
+                return Err(format!("the server has named more than {} tools", limits::TOOLS_PER_SERVER));
+            }
+            None => {
+                let name = Arc::clone(&definition.tool.name);
+                let declared = self.confirm.declared(&name);
+                let tool = Arc::new(McpTool::new(definition, declared, &self.line));
+                listed.known.insert(name, Arc::clone(&tool));
+                tool
+            }
+        };
+        gate.admit(&*tool).map_err(|error| error.to_string())?;
+        Ok(tool)
+    }
+
+    fn define(&self, tool: &model::Tool) -> Result<Definition, String> {
+        let description = tool.description.as_deref().unwrap_or_default();
+        if description.len() > limits::DESCRIPTION_BYTES {
+            return Err(format!("its description is longer than {} bytes", limits::DESCRIPTION_BYTES));
+        }
+        if tool.name.len() > countersign::limits::NAME_BYTES {
+            return Err(format!("its name is longer than {} bytes", countersign::limits::NAME_BYTES));
+        }
+        let mut definition = self.named(&tool.name);
+        definition.description = description.into();
+        definition.input_schema =
+            Json::of(&*tool.input_schema).map_err(|error| format!("its input schema cannot be used: {error}"))?;
+        let claims = tool.annotations.as_ref().map(Json::of).transpose();
+        definition.annotations = claims.map_err(|error| format!("its annotations cannot be used: {error}"))?;
+        definition.repeat = self.repeat(tool.annotations.as_ref());
+        Ok(definition)
+    }
+
+    /// A definition that says nothing but whose tool it is.
+    fn named(&self, tool: &str) -> Definition {
+        let mut definition = Definition::new(tool, "");
+        definition.tool = ToolId::on(Arc::clone(&self.server), tool);
+        definition
+    }
+
+    /// What a crash while it runs means. Only a trusted server's word makes a call run again by itself.
+    fn repeat(&self, claims: Option<&model::ToolAnnotations>) -> Repeat {
+        match claims {
+            Some(claims) if self.trust_hints && claims.read_only_hint == Some(true) => Repeat::ReadOnly,
+            Some(claims) if self.trust_hints && claims.idempotent_hint == Some(true) => Repeat::Idempotent,
+            Some(_) | None => Repeat::AtMostOnce,
+        }
+    }
+}
