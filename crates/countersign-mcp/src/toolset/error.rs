@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rmcp::ServiceError;
 use rmcp::service::ClientInitializeError;
 
-use super::wire::Ended;
+use super::wire::{Ended, Failure};
 use crate::limits;
 
 /// Why a server's tools are not there.
@@ -133,7 +133,10 @@ pub(super) fn words(error: &(dyn Error + 'static)) -> String {
 /// An error and what caused it, down to the deepest.
 pub(super) fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
     std::iter::successors(Some(error), |&error| {
-        // These two keep what went wrong on the wire out of the chain.
+        // These keep what went wrong on the wire out of the chain.
+        if let Some(Failure::Client(error)) = error.downcast_ref() {
+            return Some(error);
+        }
         if let Some(ServiceError::TransportSend(sending)) = error.downcast_ref() {
             return Some(&*sending.error);
         }

@@ -41,6 +41,7 @@ impl Kind {
 /// A server over HTTP, on threads of its own: when it ends, its connections end too.
 pub(crate) struct Serving {
     pub(crate) address: String,
+    pub(crate) fixture: McpFixture,
     runtime: Option<Runtime>,
 }
 
@@ -50,8 +51,9 @@ impl Serving {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        runtime.spawn(async move { fixture.serve_http(TcpListener::from_std(listener)?).await });
-        Serving { address, runtime: Some(runtime) }
+        let serves = fixture.clone();
+        runtime.spawn(async move { serves.serve_http(TcpListener::from_std(listener)?).await });
+        Serving { address, fixture, runtime: Some(runtime) }
     }
 
     /// Ends it, and returns when its connections are closed.

@@ -55,10 +55,8 @@ async fn a_call_over_http_is_in_doubt_only_if_it_was_sent() {
 async fn a_forgotten_session_is_begun_anew() {
     let bed = Bed::new(ALLOW);
     let (server, serving) = bed.listening(Era::Handshake, "127.0.0.1:0");
-    let address = serving.address.clone();
     let toolset = server.connect(&bed.gate).await.unwrap();
-    serving.stop().await;
-    let (_, _serving) = bed.listening(Era::Handshake, &address);
+    serving.fixture.forget_sessions().await;
     bed.output(&toolset, "writes", r#"{"file":"once"}"#).await;
     assert!(bed.file("once").exists());
 }

@@ -36,17 +36,18 @@ pub enum Era {
 }
 
 /// The server.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct McpFixture {
     folder: PathBuf,
     era: Era,
     changes: Arc<watch::Sender<u64>>,
+    sessions: Arc<LocalSessionManager>,
 }
 
 impl McpFixture {
     /// A server that remembers in this folder.
     pub fn new(folder: impl Into<PathBuf>, era: Era) -> McpFixture {
-        McpFixture { folder: folder.into(), era, changes: Arc::new(watch::channel(0).0) }
+        McpFixture { folder: folder.into(), era, changes: Arc::new(watch::channel(0).0), sessions: Arc::default() }
     }
 
     /// Reads what [`VARIABLE`] or a command line says.
@@ -66,11 +67,16 @@ impl McpFixture {
 
     /// Serves streamable HTTP for as long as it is polled. The address is that of the listener, path `/mcp`.
     pub async fn serve_http(self, listener: TcpListener) -> Result<()> {
-        let sessions = Arc::new(LocalSessionManager::default());
+        let sessions = Arc::clone(&self.sessions);
         let make = move || Ok(self.clone());
         let service = StreamableHttpService::new(make, sessions, StreamableHttpServerConfig::default());
         axum::serve(listener, axum::Router::new().nest_service("/mcp", service)).await?;
         Ok(())
+    }
+
+    /// Forgets every session it has over HTTP, as a restart would.
+    pub async fn forget_sessions(&self) {
+        self.sessions.sessions.write().await.clear();
     }
 }
 
