@@ -6,6 +6,7 @@ mod completions;
 mod demo;
 mod deny;
 mod doubts;
+mod gateway;
 mod grants;
 mod halt;
 mod holds;
@@ -51,6 +52,7 @@ enum Command {
     Demo(demo::Args),
     Run(run::Args),
     Serve(serve::Args),
+    Gateway(gateway::Args),
     Holds(holds::Args),
     Approve(approve::Args),
     Deny(deny::Args),
@@ -82,6 +84,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Fault> {
         Command::Demo(args) => demo::run(args, form).await,
         Command::Run(args) => run::run(args, form).await,
         Command::Serve(args) => serve::run(args, form).await,
+        Command::Gateway(args) => gateway::run(args, form).await,
         Command::Token(args) => token::run(args, form).await,
         Command::Holds(args) => holds::run(args, form).await,
         Command::Approve(args) => approve::run(args, form).await,

@@ -7,6 +7,10 @@ mod demo;
 #[cfg(unix)]
 mod demo_inbox;
 mod faults;
+#[cfg(unix)]
+mod gateway;
+#[cfg(unix)]
+mod gateway_peer;
 mod operate;
 mod policy;
 mod run;
