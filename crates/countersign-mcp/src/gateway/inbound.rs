@@ -20,7 +20,7 @@ impl Core {
         loop {
             match lines.next().await {
                 Ok(Some(Frame::Line(line))) if line.trim().is_empty() => {}
-                Ok(Some(Frame::Line(line))) => self.from_client(line).await,
+                Ok(Some(Frame::Line(line))) => self.hear_client(line).await,
                 Ok(Some(Frame::TooLong)) => {
                     let most = limits::CLIENT_MESSAGE_BYTES;
                     self.answer(words::error(None, INVALID_REQUEST, &format!("a message has over {most} bytes"))).await;
@@ -34,7 +34,7 @@ impl Core {
     }
 
     /// Takes one line. Nothing goes on to the server that was not read here.
-    async fn from_client(self: &Arc<Self>, line: String) {
+    async fn hear_client(self: &Arc<Self>, line: String) {
         if line.trim_start().starts_with('[') {
             return self.refuse_batch(&line).await;
         }

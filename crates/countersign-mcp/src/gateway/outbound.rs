@@ -26,7 +26,7 @@ impl Core {
         let left = loop {
             match lines.next().await {
                 Ok(Some(Frame::Line(line))) if line.trim().is_empty() => {}
-                Ok(Some(Frame::Line(line))) => self.from_server(line).await,
+                Ok(Some(Frame::Line(line))) => self.hear_server(line).await,
                 Ok(Some(Frame::NotText)) => self.note("a message of the server was dropped: it is not UTF-8"),
                 // Whose answer it was is not known, so nobody would ever be told that it is missing.
                 Ok(Some(Frame::TooLong)) => {
@@ -41,7 +41,7 @@ impl Core {
         left
     }
 
-    async fn from_server(&self, line: String) {
+    async fn hear_server(&self, line: String) {
         if !line.trim_start().starts_with('[') {
             return self.take_message(line).await;
         }
