@@ -27,7 +27,7 @@ fn main() -> anyhow::Result<()> {
         if message.get("id").is_some() && message.get("method").is_some() {
             server.answer(&message)?;
         }
-        if message["method"] == "notifications/cancelled" {
+        if message.get("method").is_some_and(|method| method == "notifications/cancelled") {
             for id in std::mem::take(&mut server.slow) {
                 server.done(&id, "slow")?;
             }
