@@ -1,7 +1,8 @@
-//! The tools of MCP servers, behind the gate of Countersign.
+//! MCP for Countersign: the only crate that knows the protocol.
 //!
 //! A [toolset](toolset::McpToolset) connects to a server, over pipes or HTTP, and offers its tools to an agent. What a
-//! server says about its tools is a claim: rules and people decide what runs.
+//! server says about its tools is a claim: rules and people decide what runs. [`gateway`] stands between an MCP client and
+//! an MCP server and puts the gate in front of `tools/call`; everything else passes byte for byte.
 //!
 //! ```no_run
 //! # async fn connect(gate: &countersign::Gate) -> Result<(), countersign_mcp::ConnectError> {
@@ -15,6 +16,7 @@
 //! # Ok(()) }
 //! ```
 
+pub mod gateway;
 pub mod limits;
 pub mod toolset;
 

@@ -7,6 +7,7 @@ mod demo;
 mod deny;
 mod doctor;
 mod doubts;
+mod gateway;
 mod grants;
 mod halt;
 mod holds;
@@ -61,6 +62,7 @@ enum Command {
     Run(run::Args),
     Serve(serve::Args),
     Inbox(inbox::Args),
+    Gateway(gateway::Args),
     Holds(holds::Args),
     Approve(approve::Args),
     Deny(deny::Args),
@@ -106,6 +108,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Fault> {
         Command::Run(args) => run::run(args, form).await,
         Command::Serve(args) => serve::run(args, form).await,
         Command::User(args) => user::run(args, form).await,
+        Command::Gateway(args) => gateway::run(args, form).await,
         Command::Token(args) => token::run(args, form).await,
         Command::Inbox(args) => inbox::run(args, form).await,
         Command::Holds(args) => holds::run(args, form).await,

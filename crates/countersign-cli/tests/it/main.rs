@@ -12,6 +12,10 @@ mod demo_inbox;
 mod doctor;
 mod faults;
 #[cfg(unix)]
+mod gateway;
+#[cfg(unix)]
+mod gateway_peer;
+#[cfg(unix)]
 mod inbox;
 mod mcp;
 mod notify;

@@ -244,8 +244,7 @@ async fn list(peer: &Peer<RoleClient>) -> Result<Vec<Tool>, ServiceError> {
     let mut cursor = None;
     for _ in 0..limits::LIST_PAGES {
         let params = PaginatedRequestParams::default().with_cursor(cursor.take());
-        let mut request = ListToolsRequest::default();
-        request.params = Some(params);
+        let request = ListToolsRequest { params: Some(params), ..ListToolsRequest::default() };
         let asked = peer.send_request(ClientRequest::ListToolsRequest(request));
         let answer = tokio::time::timeout(limits::LIST_WITHIN, asked).await;
         let answer = answer.unwrap_or(Err(ServiceError::Timeout { timeout: limits::LIST_WITHIN }))?;

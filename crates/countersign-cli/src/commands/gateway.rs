@@ -1,0 +1,213 @@
+//! `countersign gateway`.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::Subcommand;
+use countersign::config::McpServerConfig;
+use countersign::show::escape;
+use countersign_api::wire::Span;
+use countersign_mcp::gateway::{self, Change, Ended, Gateway, Identity, Upstream};
+use serde_json::json;
+use similar::TextDiff;
+
+use crate::commands::Form;
+use crate::desk::{Care, Desk, begin_gate};
+use crate::fault::Fault;
+use crate::home::Home;
+use crate::key;
+use crate::out;
+use crate::prompt;
+use crate::settings::{Place, Settings};
+use crate::signals::Signals;
+
+/// Put the gate in front of an MCP server: a drop-in for its command in any client's configuration
+///
+/// Every tool call is judged by your policy before the server gets it; where the policy asks, it waits for you in
+/// `countersign holds`. Everything else passes unchanged. Standard output carries the protocol only.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// The server's name in rules, as in `allow: "NAME/read_*"` [default: the `mcp_servers` entry with this command,
+    /// else the command's base name]
+    #[arg(long, value_name = "NAME")]
+    server: Option<String>,
+    /// How long a held call keeps its client waiting before it is told to call again [default: 50s]
+    #[arg(long, value_name = "TIME")]
+    wait: Option<Span>,
+    /// How long the server may take to answer a call [default: 15m]
+    #[arg(long, value_name = "TIME")]
+    run_limit: Option<Span>,
+    #[command(flatten)]
+    place: Place,
+    /// The server's command
+    #[arg(last = true, required = true, value_name = "CMD")]
+    words: Vec<OsString>,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  countersign gateway -- npx -y @modelcontextprotocol/server-filesystem .
+  countersign gateway --server files -- npx -y @modelcontextprotocol/server-filesystem .
+  countersign gateway accept files                   # what has changed on the server since you first used it
+
+In a client's configuration, `"command": "npx", "args": ["-y", "some-server"]` becomes
+`"command": "countersign", "args": ["gateway", "--", "npx", "-y", "some-server"]`."#;
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Accept(AcceptArgs),
+}
+
+/// Accept tools whose definition has changed, after you have seen the difference
+///
+/// A tool that is not what it was when you first used it is refused until then, whatever the rules say.
+#[derive(Debug, clap::Args)]
+struct AcceptArgs {
+    /// The server's name
+    server: String,
+    /// One tool [default: all that changed]
+    tool: Option<String>,
+    /// Accept without being asked; the difference is shown all the same
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Serves one client on standard input and output, or accepts changes.
+pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
+    match args.command {
+        Some(Command::Accept(args)) => accept(args, form).await,
+        None => serve(args).await,
+    }
+}
+
+async fn serve(args: Args) -> Result<(), Fault> {
+    let home = Home::from_env();
+    let settings = Settings::load(&args.place, &home)?;
+    let words: Vec<String> = args.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let Some((program, rest)) = args.words.split_first() else {
+        return Err(Fault::usage("the server's command is missing").next("put it after `--`"));
+    };
+    let entry = settings.config.mcp_servers.iter().find(|entry| is_entry(entry, args.server.as_deref(), &words));
+    let server = server_name(args.server.as_deref(), entry, program)?;
+    let store = countersign_store::connect(&settings.store(&args.place, &home)?).await?;
+    if !store.is_shared() {
+        return Err(Fault::usage("nobody could decide: a store in memory is this process's own")
+            .next("use a store on disk: `--store sqlite:PATH`, or `store:` in the configuration"));
+    }
+    let signer = key::load(&home.data_folder()?)?;
+    let gate = begin_gate(store, &settings).await?.decided_elsewhere().signer(signer).build()?;
+    let mut command = tokio::process::Command::new(program);
+    command.args(rest);
+    if let Some(entry) = entry {
+        command.envs(entry.env.iter().map(|(name, value)| (name, value.reveal())));
+    }
+    let upstream = Upstream::spawn(command).map_err(|error| {
+        Fault::failed(format!("cannot start the server `{}`: {error}", escape(&words.join(" "))))
+            .next("check the command after `--`; it must be found on PATH or be a path")
+    })?;
+    let identity = Identity::of_command(words.iter().map(String::as_str));
+    let mut gateway = Gateway::new(gate.clone(), server, identity)
+        .limits(settings.config.limits.clone())
+        .notes(|note| out::say(out::safe_lines(note)));
+    if let Some(Span(wait)) = args.wait {
+        gateway = gateway.wait(wait);
+    }
+    if let Some(Span(run_limit)) = args.run_limit {
+        gateway = gateway.run_within(run_limit);
+    }
+    let mut signals = Signals::listen()?;
+    let pipes = (tokio::io::stdin(), tokio::io::stdout());
+    let ended = gateway.serve(pipes, upstream, async move { signals.any().await }).await?;
+    if let Err(error) = gate.checkpoint().await {
+        out::warn(format_args!("the record could not be signed: {}", out::safe_lines(&error.to_string())));
+    }
+    match ended {
+        Ended::ClientLeft => Ok(()),
+        Ended::ServerLeft(status) => Err(Fault::failed(format!("the server has ended ({status})"))
+            .next("what it said about it stands above, marked with its name")),
+        Ended::ServerStopped(why) => Err(Fault::failed(format!("the server was stopped: {why}"))),
+    }
+}
+
+fn is_entry(entry: &McpServerConfig, name: Option<&str>, words: &[String]) -> bool {
+    match name {
+        Some(name) => *entry.name == *name,
+        None => entry.command.iter().chain(&entry.args).eq(words),
+    }
+}
+
+fn server_name(name: Option<&str>, entry: Option<&McpServerConfig>, program: &OsString) -> Result<Arc<str>, Fault> {
+    let base = || Path::new(program).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let name = name.map(str::to_owned).or_else(|| entry.map(|entry| entry.name.to_string())).or_else(base);
+    let name = name.unwrap_or_default();
+    // The same as a server's name in the configuration: rules must be able to mean it.
+    let bad = |char: char| char.is_whitespace() || char.is_control() || "/:*?[]{}\\".contains(char);
+    if name.is_empty() || name.len() > countersign::limits::NAME_BYTES || name.contains(bad) {
+        return Err(Fault::usage(format!("`{}` cannot be the name of a server", escape(&name)))
+            .next("give it one with `--server NAME`, without blanks and without any of / : * ? [ ] { } \\"));
+    }
+    Ok(name.into())
+}
+
+async fn accept(args: AcceptArgs, form: Form) -> Result<(), Fault> {
+    let desk = Desk::open(&args.place, Care::Full).await?;
+    let mut changes = gateway::changes(&**desk.store(), &args.server).await?;
+    changes.retain(|change| args.tool.as_ref().is_none_or(|tool| change.tool == *tool));
+    if changes.is_empty() {
+        return Err(Fault::usage(format!("nothing on `{}` waits to be accepted", escape(&args.server)))
+            .next("check the names of server and tool, and that --store or --config are the gateway's"));
+    }
+    changes.iter().for_each(show);
+    if !args.yes && !agreed(changes.len())? {
+        out::say("Nothing was accepted.");
+        return Ok(());
+    }
+    for change in &changes {
+        gateway::accept(&**desk.store(), &args.server, change).await?;
+    }
+    let tools: Vec<&str> = changes.iter().map(|change| change.tool.as_str()).collect();
+    match form {
+        Form::Json => out::json(&json!({ "server": args.server, "accepted": tools }))?,
+        Form::Text => {
+            for tool in tools {
+                out::data(format_args!("{}/{}: accepted", escape(&args.server), escape(tool)))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Shows a change on standard error, so that data stays data.
+fn show(change: &Change) {
+    out::say(out::paint(out::BOLD, format_args!("{} has changed:", escape(&change.tool))));
+    if change.is_other_server() {
+        out::say(out::paint(out::WAIT, "  another command answers under this server's name"));
+    }
+    let pretty = |json: &countersign::Json| format!("{:#}\n", json.value());
+    let (before, after) = (pretty(change.accepted()), pretty(change.found()));
+    let diff = TextDiff::from_lines(&before, &after);
+    for line in diff.unified_diff().context_radius(2).to_string().lines() {
+        let style = match line.as_bytes().first() {
+            Some(b'+') => out::GOOD,
+            Some(b'-') => out::BAD,
+            _ => out::DIM,
+        };
+        out::say(out::paint(style, format_args!("  {}", out::safe_lines(line))));
+    }
+}
+
+fn agreed(count: usize) -> Result<bool, Fault> {
+    if !prompt::is_interactive() {
+        return Err(Fault::refused("without a terminal nobody can be asked")
+            .next("look at the difference above, then run it again with --yes"));
+    }
+    out::say_part(format_args!("Accept {count}? Type yes: "));
+    let mut said = String::new();
+    std::io::stdin().read_line(&mut said)?;
+    Ok(said.trim() == "yes")
+}

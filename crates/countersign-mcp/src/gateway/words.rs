@@ -1,0 +1,160 @@
+//! What the client and its model read from the gateway itself.
+
+use countersign::call::Outcome;
+use countersign::refusal::Wording;
+use countersign::{Call, CallState, Json, Refusal, RefusalKind};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::message::{Id, pick, range_of, splice};
+use super::request::Era;
+
+/// JSON-RPC: the text is no JSON.
+pub(crate) const PARSE_ERROR: i32 = -32700;
+/// JSON-RPC: the message is none.
+pub(crate) const INVALID_REQUEST: i32 = -32600;
+/// JSON-RPC: no such method.
+pub(crate) const NO_METHOD: i32 = -32601;
+/// JSON-RPC: wrong parameters.
+pub(crate) const INVALID_PARAMS: i32 = -32602;
+/// JSON-RPC: it did not work.
+pub(crate) const INTERNAL: i32 = -32603;
+
+/// An error on the level of the protocol.
+pub(crate) fn error(id: Option<&Id>, code: i32, message: &str) -> String {
+    let id = id.map_or("null", |id| &id.0);
+    let message = serde_json::Value::from(format!("countersign: {message}"));
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}}}}}"#)
+}
+
+/// Whether a result reports an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Fine,
+    Error,
+}
+
+/// A result that is a text of ours.
+pub(crate) fn result(id: &Id, era: Era, tone: Tone, text: &str) -> String {
+    let mut result = json!({"content": [{"type": "text", "text": text}], "isError": tone == Tone::Error});
+    if let (Era::Modern, Some(members)) = (era, result.as_object_mut()) {
+        members.insert("resultType".into(), "complete".into());
+    }
+    format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, id.0)
+}
+
+/// Says that a call will not run.
+pub(crate) fn refusal(id: &Id, era: Era, refusal: &Refusal) -> String {
+    result(id, era, Tone::Error, &Wording::default().refusal(refusal))
+}
+
+/// Says that nobody knows whether a call ran.
+pub(crate) fn doubt(id: &Id, era: Era) -> String {
+    result(id, era, Tone::Error, &Wording::default().doubt())
+}
+
+/// Says that a call waits, and what to do. Flagged as an error, so that no model takes it for the tool's result.
+pub(crate) fn pending(id: &Id, era: Era, call: &Call) -> String {
+    let text = match (call.state, call.open_hold()) {
+        (_, Some(hold)) => format!(
+            "Not run yet: this call waits for a person's approval under {hold}. They decide with `countersign approve \
+             {hold}` or `countersign deny {hold}`; `countersign holds` lists what waits. Call the tool again with \
+             exactly the same arguments to go on waiting or to get the outcome. Do not try another way.",
+            hold = hold.id
+        ),
+        (CallState::Executing, None) => "Still running: an identical call is being run. Call the tool again with \
+             exactly the same arguments to get its outcome."
+            .to_owned(),
+        (_, None) => {
+            "Not run yet: all calls are halted by the operator, or the gateway is about to end. Call the tool \
+             again with exactly the same arguments to go on waiting."
+                .to_owned()
+        }
+    };
+    result(id, era, Tone::Error, &text)
+}
+
+/// How a call ended, from the record.
+pub(crate) fn ended(id: &Id, era: Era, call: &Call) -> String {
+    let note = edit_note(call);
+    let noted = |text: &str| note.as_ref().map_or_else(|| text.to_owned(), |note| format!("{note}\n{text}"));
+    match (call.state, &call.outcome) {
+        (CallState::Succeeded, Some(Outcome::Succeeded { output })) => stored(id, era, output, note.as_deref()),
+        (CallState::Failed, Some(Outcome::Failed { error, .. })) => result(id, era, Tone::Error, &noted(error)),
+        (CallState::Failed, Some(Outcome::MayHaveApplied { .. }))
+        | (CallState::InDoubt | CallState::Resolved | CallState::Succeeded | CallState::Failed, _) => doubt(id, era),
+        (CallState::Answered, _) => result(id, era, Tone::Fine, &spoken(call.response.as_ref())),
+        (CallState::Pending | CallState::Allowed | CallState::Approved | CallState::Executing, _) => {
+            pending(id, era, call)
+        }
+        (CallState::Denied | CallState::Expired | CallState::Cancelled | CallState::Lapsed, _) => {
+            let unknown = Refusal::new(RefusalKind::Unknown);
+            refusal(id, era, call.refusal.as_ref().unwrap_or(&unknown))
+        }
+    }
+}
+
+/// A result that was kept. What was too large to keep is a text in its place.
+fn stored(id: &Id, era: Era, output: &Json, note: Option<&str>) -> String {
+    if !output.as_str().starts_with('{') {
+        return result(id, era, Tone::Fine, &spoken(Some(output)));
+    }
+    let line = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{output}}}"#, id.0);
+    match note {
+        Some(note) => with_note(&line, note).unwrap_or(line),
+        None => line,
+    }
+}
+
+fn spoken(json: Option<&Json>) -> String {
+    let Some(json) = json else { return String::new() };
+    json.read::<String>().unwrap_or_else(|_| json.as_str().to_owned())
+}
+
+/// The server's own answer, under the client's id.
+///
+/// Where a person changed the arguments the model is told, or it would believe that its own were run.
+pub(crate) fn answer(id: &Id, line: &str, call: &Call) -> Option<String> {
+    let [raw] = pick(line, ["id"]).ok()?;
+    let line = splice(line, &[(range_of(line, raw?.get())?, id.0.as_str())])?;
+    Some(match edit_note(call) {
+        Some(note) => with_note(&line, &note).unwrap_or(line),
+        None => line,
+    })
+}
+
+fn edit_note(call: &Call) -> Option<String> {
+    call.proposed_digest?;
+    Some(format!("A person changed the arguments before this call ran. It ran with: {}", call.shown_arguments()))
+}
+
+/// A result with a text before its content.
+fn with_note(line: &str, note: &str) -> Option<String> {
+    let [result] = pick(line, ["result"]).ok()?;
+    let [content] = pick(result?.get(), ["content"]).ok()?;
+    let blocks: Vec<&RawValue> = serde_json::from_str(content?.get()).ok()?;
+    let start = range_of(line, content?.get())?.start + 1;
+    let block = json!({"type": "text", "text": note});
+    let comma = if blocks.is_empty() { "" } else { "," };
+    splice(line, &[(start..start, &format!("{block}{comma}"))])
+}
+
+/// Says that a call still waits.
+pub(crate) fn progress(token: &Id, beat: u64, call: &Call) -> String {
+    let what = call.open_hold().map_or_else(String::new, |hold| format!(" ({})", hold.id));
+    let message = serde_json::Value::from(format!("waiting for a person's approval{what}"));
+    // Small steps: the server's own progress comes after ours and must not go back.
+    let (token, beat) = (&token.0, beat.min(999_999));
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":0.{beat:06},"message":{message}}}}}"#
+    )
+}
+
+/// Withdraws a request.
+pub(crate) fn cancelled(id: &Id, reason: &str) -> String {
+    let reason = serde_json::Value::from(reason);
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{},"reason":{reason}}}}}"#,
+        id.0
+    )
+}
