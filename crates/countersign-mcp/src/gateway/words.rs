@@ -57,9 +57,9 @@ pub(crate) fn doubt(id: &Id, era: Era) -> String {
 pub(crate) fn pending(id: &Id, era: Era, call: &Call) -> String {
     let text = match (call.state, call.open_hold()) {
         (_, Some(hold)) => format!(
-            "Not run yet: this call waits for a person's approval under {hold}. They decide with `countersign approve \
-             {hold}` or `countersign deny {hold}`; `countersign holds` lists what waits. Call the tool again with \
-             exactly the same arguments to go on waiting or to get the outcome. Do not try another way.",
+            "Not run yet: this call waits for a person's approval under {hold}. They decide in `countersign inbox`, or \
+             with `countersign approve {hold}` or `countersign deny {hold}`. Call the tool again with exactly the same \
+             arguments to go on waiting or to get the outcome. Do not try another way.",
             hold = hold.id
         ),
         (CallState::Executing, None) => "Still running: an identical call is being run. Call the tool again with \
