@@ -25,9 +25,9 @@ const ARGUMENTS: &str = r#"{"path":"notes/today.md","text":"buy milk and bread"}
 
 pub(crate) fn figures() -> Result<Vec<Figure>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let mut figures = vec![round_trip(&runtime)?];
-    figures.extend(holds(&runtime)?);
-    Ok(figures)
+    // First: only a heap that nobody used yet grows by what the holds take.
+    let [bytes, linear] = holds(&runtime)?;
+    Ok(vec![round_trip(&runtime)?, bytes, linear])
 }
 
 pub(crate) fn write_file() -> FnTool {
@@ -114,16 +114,17 @@ fn floor(runtime: &Runtime) -> f64 {
 
 /// Opens and resolves many holds: how much each takes, and whether time grows with their number only.
 fn holds(runtime: &Runtime) -> Result<[Figure; 2]> {
+    let fresh = seconds_each(runtime, 100_000)?;
     let few = seconds_each(runtime, 10_000)?;
     let many = seconds_each(runtime, 100_000)?;
     let bytes = Figure {
         figure: "a pending hold in memory, of 100,000".to_owned(),
-        value: many.bytes,
+        value: fresh.bytes,
         unit: "bytes".to_owned(),
         baseline: Some(2048.0),
-        ratio: Some(many.bytes / 2048.0),
+        ratio: Some(fresh.bytes / 2048.0),
         goal: Some("ratio <= 1".to_owned()),
-        met: Some(many.bytes <= 2048.0),
+        met: Some(fresh.bytes <= 2048.0),
     };
     let name = "open and resolve a hold, of 100,000 over 10,000";
     Ok([bytes, compared(name, "ns", many.seconds * 1e9, few.seconds * 1e9, Goal::AtMost(1.5))])
