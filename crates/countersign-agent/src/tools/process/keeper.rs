@@ -67,12 +67,37 @@ pub fn keep_status(words: impl IntoIterator<Item = OsString>) -> io::Result<i32>
 
 /// Beside, then over the old one: dying in between must not cost what was written down before. On the disk when it
 /// returns, name and all.
+///
+/// An entry and its status are written by two processes at once, so the name beside keeps the whole name.
 pub(super) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let beside = path.with_extension("new");
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
     let mut file = File::create(&beside)?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    fs::rename(beside, path)?;
+    fs::rename(&beside, path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The keeper writes how a program ended while its starter still writes down that it runs.
+    #[test]
+    fn an_entry_and_its_status_are_written_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for name in ["one.json", "one.status"] {
+                let path = folder.path().join(name);
+                scope.spawn(move || {
+                    for _ in 0..200 {
+                        write_synced(&path, name.as_bytes()).unwrap();
+                        assert_eq!(fs::read(&path).unwrap(), name.as_bytes());
+                    }
+                });
+            }
+        });
+    }
 }
