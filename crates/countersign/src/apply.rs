@@ -277,15 +277,8 @@ fn raise_for_doubt(call: &mut Call, state: &mut dyn State) -> Result<(), StoreEr
     let reason = format!("an identical call, {doubtful}, is in doubt: it may already have happened");
     let because = Because { rule: "doubt".into(), effect: Effect::Ask, reason: Some(reason.into()) };
     let mut verdict = Verdict::clone(&call.verdict);
-    if verdict.effect == Effect::Allow {
-        verdict.because.clear();
-    }
-    verdict.effect = Effect::Ask;
-    verdict.because.insert(0, because.clone());
-    verdict.matched.push(because);
-    let mut terms = (*verdict.terms).clone();
-    terms.remember = crate::verdict::Memory::None;
-    verdict.terms = Arc::new(terms);
+    verdict.join(because);
+    Arc::make_mut(&mut verdict.terms).remember = crate::verdict::Memory::None;
     call.verdict = Arc::new(verdict);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The store for tests and embedding: everything in memory, gone with the process.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::num::NonZero;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -64,9 +65,7 @@ struct Tables {
     /// Calls with an open hold.
     holding: BTreeSet<CallId>,
     due: BTreeSet<(Time, CallId)>,
-    holds: HashMap<HoldId, CallId>,
-    /// Where in the log each hold opened.
-    openings: HashMap<HoldId, usize>,
+    holds: HashMap<HoldId, HoldPlace>,
     keys: HashMap<(Place, Arc<str>), CallId>,
     denials: HashMap<(Place, ArgumentDigest), Refusal>,
     doubts: BTreeSet<(Chain, ArgumentDigest, CallId)>,
@@ -84,6 +83,14 @@ struct Tables {
     rung: Vec<CallId>,
     ring_any: bool,
     ring_all: bool,
+}
+
+/// Where a hold is found.
+#[derive(Clone, Copy)]
+struct HoldPlace {
+    call: CallId,
+    /// The number in the log, from 1, of the event by which it opened.
+    opened: Option<NonZero<usize>>,
 }
 
 #[derive(Default)]
@@ -109,7 +116,7 @@ impl State for Tables {
     }
 
     fn call_of_hold(&mut self, hold: HoldId) -> Result<Option<Arc<Call>>, StoreError> {
-        Ok(self.holds.get(&hold).and_then(|id| self.calls.get(id)).cloned())
+        Ok(self.holds.get(&hold).and_then(|place| self.calls.get(&place.call)).cloned())
     }
 
     fn call_by_key(&mut self, path: &Path, key: &str) -> Result<Option<Arc<Call>>, StoreError> {
@@ -188,7 +195,8 @@ impl State for Tables {
                 self.keys.extend(key.map(|key| (key, call.id)));
             }
         }
-        self.holds.extend(call.holds.iter().skip(known).map(|hold| (hold.id, call.id)));
+        let place = HoldPlace { call: call.id, opened: None };
+        self.holds.extend(call.holds.iter().skip(known).map(|hold| (hold.id, place)));
         self.list(chain, &call);
         self.rung.push(call.id);
         self.calls.insert(call.id, call);
@@ -257,8 +265,9 @@ impl State for Tables {
             row.signed = event.seq;
             self.last_checkpoint = Some(event.hash);
         }
-        if let (EventName::HoldOpened, Some(hold)) = (event.name, event.hold) {
-            self.openings.insert(hold, at);
+        let opened = event.hold.filter(|_| event.name == EventName::HoldOpened);
+        if let Some(place) = opened.and_then(|hold| self.holds.get_mut(&hold)) {
+            place.opened = NonZero::new(at + 1);
         }
         self.events.push(event);
         Ok(())
@@ -430,9 +439,9 @@ impl Store for MemoryStore {
 
     async fn openings(&self, holds: &[(CallId, HoldId)]) -> Result<Vec<Event>, StoreError> {
         let tables = self.tables();
-        let mut places: Vec<usize> = holds.iter().filter_map(|(_, hold)| tables.openings.get(hold)).copied().collect();
-        places.sort_unstable();
-        Ok(places.into_iter().filter_map(|at| tables.events.get(at)).cloned().collect())
+        let mut opened: Vec<_> = holds.iter().filter_map(|(_, hold)| tables.holds.get(hold)?.opened).collect();
+        opened.sort_unstable();
+        Ok(opened.into_iter().filter_map(|number| tables.events.get(number.get() - 1)).cloned().collect())
     }
 
     async fn halted(&self, path: &Path) -> Result<bool, StoreError> {

@@ -263,7 +263,12 @@ pub fn step(call: &mut Call, step: &Step<'_>, now: Time) -> Result<Moved, Reject
 
 /// Opens the hold a new or edited call waits behind.
 pub(crate) fn open_hold(call: &mut Call, hint: Option<Arc<str>>, payload: Option<Json>, now: Time) -> Draft {
-    let terms = Arc::clone(&call.verdict.terms);
+    let verdict = &call.verdict;
+    let terms = Arc::clone(&verdict.terms);
+    let because = match verdict.because() {
+        all if all.len() == verdict.matched.len() => Arc::clone(&verdict.matched),
+        some => some.into(),
+    };
     let expires_at = expiry(&terms, now);
     let id = HoldId::new();
     let holds = Arc::make_mut(&mut call.holds);
@@ -277,7 +282,7 @@ pub(crate) fn open_hold(call: &mut Call, hint: Option<Arc<str>>, payload: Option
         hint,
         payload,
         terms,
-        because: call.verdict.because.clone().into(),
+        because,
         opened_at: now,
         expires_at,
         decisions: Vec::new(),

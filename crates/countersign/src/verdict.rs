@@ -163,10 +163,8 @@ pub struct Because {
 pub struct Verdict {
     /// The strictest effect of all that matched.
     pub effect: Effect,
-    /// The rules that decided: those that matched with exactly that effect.
-    pub because: Vec<Because>,
-    /// Every rule that matched.
-    pub matched: Vec<Because>,
+    /// Every rule that matched, the strictest first: those that decided are its beginning. Shared with the hold.
+    pub matched: Arc<[Because]>,
     /// On what terms to ask. Meaningful where the effect is ask.
     pub terms: Arc<Terms>,
     /// Whether the tool is not even listed to the model.
@@ -180,14 +178,28 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// The rules that decided: those that matched with exactly this effect.
+    pub fn because(&self) -> &[Because] {
+        let deciding = self.matched.partition_point(|because| because.effect >= self.effect);
+        self.matched.get(..deciding).unwrap_or_default()
+    }
+
+    /// One more word, which joins by strictness. It is named before others that say the same.
+    pub(crate) fn join(&mut self, because: Because) {
+        self.effect = self.effect.max(because.effect);
+        let mut matched = self.matched.to_vec();
+        matched.insert(matched.partition_point(|other| other.effect > because.effect), because);
+        self.matched = matched.into();
+    }
+
     /// The first reason a deciding rule gives, for a refusal or a hold.
     pub fn reason(&self) -> Option<&str> {
-        self.because.iter().find_map(|because| because.reason.as_deref())
+        self.because().iter().find_map(|because| because.reason.as_deref())
     }
 
     /// The ids of the deciding rules.
     pub fn rules(&self) -> Vec<Arc<str>> {
-        self.because.iter().map(|because| Arc::clone(&because.rule)).collect()
+        self.because().iter().map(|because| Arc::clone(&because.rule)).collect()
     }
 }
 

@@ -149,8 +149,8 @@ impl From<&countersign::Verdict> for Verdict {
     fn from(verdict: &countersign::Verdict) -> Verdict {
         Verdict {
             effect: verdict.effect,
-            because: verdict.because.clone(),
-            matched: verdict.matched.clone(),
+            because: verdict.because().to_vec(),
+            matched: verdict.matched.to_vec(),
             policy: verdict.policy.to_string(),
         }
     }

@@ -151,7 +151,7 @@ impl Notice {
 impl Data {
     fn describe(&mut self, call: &Call, arguments: bool) {
         let hold = call.holds.iter().find(|hold| Some(hold.id) == self.hold);
-        let (facts, because) = (&call.facts, hold.map_or(&*call.verdict.because, |hold| &*hold.because));
+        let (facts, because) = (&call.facts, hold.map_or(call.verdict.because(), |hold| &*hold.because));
         let terms = hold.map_or(&*call.verdict.terms, |hold| &*hold.terms);
         self.tool = Some(facts.tool.name.to_string());
         self.server = facts.tool.server.as_deref().map(str::to_owned);

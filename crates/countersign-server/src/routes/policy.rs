@@ -55,7 +55,7 @@ async fn explain(
     });
     Ok(Json(wire::Explained {
         effect: verdict.effect,
-        because: verdict.because.iter().map(wire::Reason::from).collect(),
+        because: verdict.because().iter().map(wire::Reason::from).collect(),
         matched: verdict.matched.iter().map(wire::Reason::from).collect(),
         approvals: approvals.collect(),
         would_change: would_change(&verdict, grant.as_ref()),

@@ -582,18 +582,10 @@ fn check_size(decision: &Decision) -> Result<(), GateError> {
 fn raise(mut verdict: Verdict, reason: Option<&str>) -> Verdict {
     let Some(reason) = reason else { return verdict };
     let because = Because { rule: "hook".into(), effect: Effect::Ask, reason: Some(reason.into()) };
-    verdict.matched.push(because.clone());
-    match verdict.effect {
-        Effect::Deny => {}
-        Effect::Ask => verdict.because.push(because),
-        Effect::Allow => {
-            verdict.effect = Effect::Ask;
-            verdict.because = vec![because];
-            // What a hook asks because of these arguments, no whole-tool grant lifts.
-            let mut terms = (*verdict.terms).clone();
-            terms.depends_on_arguments = true;
-            verdict.terms = Arc::new(terms);
-        }
+    if verdict.effect == Effect::Allow {
+        // What a hook asks because of these arguments, no whole-tool grant lifts.
+        Arc::make_mut(&mut verdict.terms).depends_on_arguments = true;
     }
+    verdict.join(because);
     verdict
 }

@@ -20,8 +20,8 @@ impl Beside {
     pub(super) fn tighten(&self, verdict: Verdict, facts: &Facts) -> Verdict {
         let other = self.policy.judge(facts);
         let named = |because: Because| Because { rule: format!("{}:{}", self.name, because.rule).into(), ..because };
-        let mut matched = verdict.matched;
-        matched.extend(other.matched.into_iter().map(named));
+        let mut matched = verdict.matched.to_vec();
+        matched.extend(other.matched.iter().cloned().map(named));
         matched.sort_by(|left, right| right.effect.cmp(&left.effect).then_with(|| left.cmp(right)));
         let effect = verdict.effect.max(other.effect);
         let terms = match (verdict.effect, other.effect) {
@@ -31,8 +31,7 @@ impl Beside {
         };
         Verdict {
             effect,
-            because: matched.iter().filter(|because| because.effect == effect).cloned().collect(),
-            matched,
+            matched: matched.into(),
             terms,
             hidden: verdict.hidden || other.hidden,
             // Following one's own policy loosens, so both must say so.

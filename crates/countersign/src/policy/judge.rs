@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::rule::{Layer, Otherwise, Requester, Rule};
 use super::scope::{Claims, Values};
@@ -11,9 +11,9 @@ use crate::call::{Declared, Facts};
 use crate::verdict::{Because, Effect, Risk, Terms, Verdict};
 
 /// Who speaks where no written rule does.
-const OTHERWISE: &str = "otherwise";
-const DECLARED: &str = "declared";
-const CODE: &str = "code";
+static OTHERWISE: LazyLock<Arc<str>> = LazyLock::new(|| "otherwise".into());
+static DECLARED: LazyLock<Arc<str>> = LazyLock::new(|| "declared".into());
+static CODE: LazyLock<Arc<str>> = LazyLock::new(|| "code".into());
 
 /// Judges one call.
 pub(crate) fn judge(policy: &Policy, facts: &Facts) -> Verdict {
@@ -105,8 +105,8 @@ impl<'p> Words<'p> {
         }
     }
 
-    fn unwritten(&mut self, rule: &str, effect: Effect, reason: Option<Arc<str>>, layer: &'p Layer) {
-        self.matched.push(Because { rule: rule.into(), effect, reason });
+    fn unwritten(&mut self, rule: &Arc<str>, effect: Effect, reason: Option<Arc<str>>, layer: &'p Layer) {
+        self.matched.push(Because { rule: Arc::clone(rule), effect, reason });
         if effect == Effect::Ask {
             self.asks.push((&layer.terms, None));
         }
@@ -119,12 +119,12 @@ impl<'p> Words<'p> {
             None | Some(Ok(CodeVerdict::NoOpinion)) => self.layer(top, facts, matching),
             Some(Ok(CodeVerdict::Says(effect, reason))) => {
                 matching.iter().for_each(|rule| self.rule(rule));
-                self.unwritten(CODE, effect, reason, top);
+                self.unwritten(&CODE, effect, reason, top);
             }
             // SECURITY: failing code has said "ask", and silences nobody.
             Some(Err(error)) => {
                 self.layer(top, facts, matching);
-                self.unwritten(CODE, Effect::Ask, Some(error.into()), top);
+                self.unwritten(&CODE, Effect::Ask, Some(error.into()), top);
             }
         }
     }
@@ -135,13 +135,13 @@ impl<'p> Words<'p> {
             return;
         }
         match layer.otherwise {
-            Some(Otherwise::Does(effect)) => self.unwritten(OTHERWISE, effect, None, layer),
+            Some(Otherwise::Does(effect)) => self.unwritten(&OTHERWISE, effect, None, layer),
             Some(Otherwise::Declared) => {
                 let effect = match facts.declared {
                     Declared::Nothing => Effect::Allow,
                     Declared::Ask | Declared::AskForThese | Declared::MustAsk => Effect::Ask,
                 };
-                self.unwritten(DECLARED, effect, None, layer);
+                self.unwritten(&DECLARED, effect, None, layer);
             }
             None => {}
         }
@@ -159,27 +159,25 @@ impl<'p> Words<'p> {
 
     fn must_ask(&mut self, layer: &'p Layer) {
         self.must_ask = true;
-        if !self.matched.iter().any(|because| &*because.rule == DECLARED && because.effect == Effect::Ask) {
-            self.unwritten(DECLARED, Effect::Ask, None, layer);
+        if !self.matched.iter().any(|because| because.rule == *DECLARED && because.effect == Effect::Ask) {
+            self.unwritten(&DECLARED, Effect::Ask, None, layer);
         }
     }
 
     fn verdict(mut self, policy: &'p Policy, facts: &Facts) -> Verdict {
         if self.matched.is_empty() {
-            self.unwritten(OTHERWISE, Effect::Ask, None, &policy.inner.top);
+            self.unwritten(&OTHERWISE, Effect::Ask, None, &policy.inner.top);
         }
         if self.matched.len() > 1 {
             self.matched.sort_by(|left, right| right.effect.cmp(&left.effect).then_with(|| left.cmp(right)));
             self.matched.dedup();
         }
         let effect = self.matched.first().map_or(Effect::Ask, |strictest| strictest.effect);
-        let because = self.matched.iter().filter(|because| because.effect == effect).cloned().collect();
         self.by_arguments = facts.declared == Declared::AskForThese;
         Verdict {
             effect,
-            because,
             terms: if effect == Effect::Ask { self.terms() } else { Arc::clone(&policy.inner.top.terms) },
-            matched: self.matched,
+            matched: self.matched.into(),
             hidden: self.hidden,
             inside_own: self.inside_own,
             policy: Arc::clone(&policy.inner.version),

@@ -107,11 +107,11 @@ fn a_verdict_names_all_rules_and_the_deciding_ones() {
     let verdict = policy(text).judge(&call("x"));
     let ids =
         |list: &[crate::verdict::Because]| list.iter().map(|because| because.rule.to_string()).collect::<Vec<_>>();
-    assert_eq!(ids(&verdict.because), ["b", "c"]);
+    assert_eq!(ids(verdict.because()), ["b", "c"]);
     assert_eq!(ids(&verdict.matched), ["b", "c", "a"]);
     assert_eq!(verdict.reason(), Some("Because"));
     let verdict = Policy::ask_all().judge(&call("x"));
-    assert_eq!(ids(&verdict.because), ["otherwise"]);
+    assert_eq!(ids(verdict.because()), ["otherwise"]);
 }
 
 /// B40: a condition that errs, or is no boolean, matches for ask and deny and not for allow.

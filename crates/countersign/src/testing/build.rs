@@ -60,8 +60,7 @@ pub fn verdict(effect: Effect) -> Verdict {
     let because = Because { rule: "test".into(), effect, reason: Some("because of the test".into()) };
     Verdict {
         effect,
-        because: vec![because.clone()],
-        matched: vec![because],
+        matched: Arc::from([because]),
         terms: Arc::new(Terms::default()),
         hidden: false,
         inside_own: false,

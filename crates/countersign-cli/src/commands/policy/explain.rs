@@ -87,7 +87,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
         Form::Json => {
             let explained = Explained {
                 effect: verdict.effect,
-                because: verdict.because.iter().map(Reason::of).collect(),
+                because: verdict.because().iter().map(Reason::of).collect(),
                 matched: verdict.matched.iter().map(Reason::of).collect(),
                 grant: grant.as_ref().map(|grant| wire::Grant::of(grant, facts.at)),
                 terms: (verdict.effect == Effect::Ask).then_some(&*verdict.terms),
@@ -132,10 +132,10 @@ fn print(facts: &Facts, verdict: &Verdict, grant: Option<&Grant>) -> Result<(), 
     };
     let effect = out::paint(style, verdict.effect.as_str());
     out::data(format_args!("{effect}  {}: {words}", escape(&facts.tool.to_string())))?;
-    for because in &verdict.because {
+    for because in verdict.because() {
         out::data(format_args!("  because  {}", reason(because)))?;
     }
-    for matched in verdict.matched.iter().filter(|matched| !verdict.because.contains(matched)) {
+    for matched in verdict.matched.iter().skip(verdict.because().len()) {
         out::data(format_args!("  matched  {}", reason(matched)))?;
     }
     if verdict.effect == Effect::Ask {

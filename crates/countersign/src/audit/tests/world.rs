@@ -232,8 +232,7 @@ pub(super) fn proposal(session: Option<&str>, effect: Effect) -> NewCall {
         nonce: Nonce::new(),
         verdict: Arc::new(Verdict {
             effect,
-            because: because.clone(),
-            matched: because,
+            matched: because.into(),
             terms: Arc::new(Terms::default()),
             hidden: false,
             inside_own: false,

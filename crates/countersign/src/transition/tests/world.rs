@@ -50,9 +50,9 @@ pub(super) fn terms(approvals: u32) -> Terms {
 }
 
 fn verdict(effect: Effect, terms: Terms) -> Verdict {
-    let because = vec![Because { rule: "r1".into(), effect, reason: None }];
-    let (matched, terms) = (because.clone(), Arc::new(terms));
-    Verdict { effect, because, matched, terms, hidden: false, inside_own: false, policy: "p1".into() }
+    let matched = Arc::from([Because { rule: "r1".into(), effect, reason: None }]);
+    let terms = Arc::new(terms);
+    Verdict { effect, matched, terms, hidden: false, inside_own: false, policy: "p1".into() }
 }
 
 /// A call that a rule has just allowed.

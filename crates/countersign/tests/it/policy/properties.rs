@@ -74,7 +74,7 @@ proptest! {
         let renamed = added.iter().map(|rule| rule.replace("id: r", "id: added"));
         let more: Vec<String> = rules.iter().cloned().chain(renamed).collect();
         let after = policy(otherwise, &more).judge(&call);
-        if before.because.iter().any(|because: &Because| because.rule.starts_with('r')) {
+        if before.because().iter().any(|because: &Because| because.rule.starts_with('r')) {
             prop_assert!(after.effect >= before.effect);
         }
         if (before.effect, after.effect) == (Effect::Ask, Effect::Ask) {
@@ -95,7 +95,7 @@ proptest! {
         let both = own.clone().tightened_by("folder", beside);
         let verdict = both.judge(&call);
         prop_assert_eq!(verdict.effect, alone.effect.max(other.effect));
-        prop_assert!(verdict.because.iter().all(|because| because.effect == verdict.effect) && !verdict.because.is_empty());
+        prop_assert!(verdict.because().iter().all(|because| because.effect == verdict.effect) && !verdict.because().is_empty());
         prop_assert_eq!(verdict.matched.len(), alone.matched.len() + other.matched.len());
         if verdict.effect == Effect::Ask {
             prop_assert!(verdict.terms.risk >= other.terms.risk || other.effect != Effect::Ask);
@@ -127,10 +127,10 @@ proptest! {
     #[test]
     fn verdicts_are_consistent(otherwise in otherwise(), rules in rules(), call in calls()) {
         let verdict = policy(otherwise, &rules).judge(&call);
-        prop_assert!(!verdict.because.is_empty());
-        prop_assert!(verdict.because.iter().all(|because| because.effect == verdict.effect));
+        prop_assert!(!verdict.because().is_empty());
+        prop_assert!(verdict.because().iter().all(|because| because.effect == verdict.effect));
         prop_assert!(verdict.matched.iter().all(|matched| matched.effect <= verdict.effect));
         let deciding: Vec<&Because> = verdict.matched.iter().filter(|matched| matched.effect == verdict.effect).collect();
-        prop_assert_eq!(deciding, verdict.because.iter().collect::<Vec<_>>());
+        prop_assert_eq!(deciding, verdict.because().iter().collect::<Vec<_>>());
     }
 }
