@@ -1,10 +1,10 @@
 //! What stands behind a gate: the policy and store of this process, or a server that has them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::bell::Listener;
 use crate::call::Call;
 use crate::gate::hooks::Checked;
 use crate::gate::scope::Asks;
@@ -68,8 +68,8 @@ pub trait Backend: Send + Sync {
     /// Takes a call to run it. Durable before it returns; at most one claim of an attempt ever gets it.
     async fn claim(&self, id: CallId, claimant: Claimant) -> Result<Arc<Call>, GateError>;
 
-    /// Waits until a claim that a halt stopped is worth trying again: a ring, or the call's own time.
-    async fn until(&self, listener: Listener<CallId>, call: &Call) -> Result<(), GateError>;
+    /// Waits until a claim that a halt stopped is worth trying again: it was lifted, or the call's own time came.
+    async fn lifted(&self, call: &Call) -> Result<(), GateError>;
 
     /// Opens a hold from inside a run and waits until it closes.
     async fn ask(
@@ -81,7 +81,10 @@ pub trait Backend: Send + Sync {
         payload: Json,
     ) -> Result<(Arc<Call>, HoldId), GateError>;
 
-    /// Takes a step of an executor, or withdraws a call: renew, finish, cancel, tick. Others may be answered with an error.
+    /// Says that a run goes on. A rejection means that the claim is lost.
+    async fn renew(&self, id: CallId, fence: u64, lease: Duration) -> Result<(), GateError>;
+
+    /// Ends a run, withdraws a call, or lets time pass for it: finish, cancel, tick. Others may be answered with an error.
     async fn run(&self, op: Op) -> Result<Arc<Call>, GateError>;
 
     /// Reads a call.

@@ -1,10 +1,10 @@
 //! The backend in this process: each step as [`Local`] takes it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::bell::Listener;
 use crate::call::{Call, CallState};
 use crate::gate::GateError;
 use crate::gate::backend::{Backend, Defined, Submitted};
@@ -41,8 +41,12 @@ impl Backend for Here {
         self.0.claim(id, claimant).await
     }
 
-    async fn until(&self, listener: Listener<CallId>, call: &Call) -> Result<(), GateError> {
-        self.0.until(listener, call).await
+    async fn lifted(&self, call: &Call) -> Result<(), GateError> {
+        let listener = self.0.store.bell().listen(call.id);
+        match self.0.store.halted(&call.facts.path).await? {
+            true => self.0.until(listener, call).await,
+            false => Ok(()),
+        }
     }
 
     async fn ask(
@@ -54,6 +58,10 @@ impl Backend for Here {
         payload: Json,
     ) -> Result<(Arc<Call>, HoldId), GateError> {
         self.0.ask(asks, call, fence, hint, payload).await
+    }
+
+    async fn renew(&self, id: CallId, fence: u64, lease: Duration) -> Result<(), GateError> {
+        self.0.run(Op::Renew { call: id, fence, lease }).await.map(drop)
     }
 
     async fn run(&self, op: Op) -> Result<Arc<Call>, GateError> {
