@@ -10,9 +10,10 @@ use countersign::digest::{CallDigest, DefinitionDigest};
 use countersign::tool::FnTool;
 use countersign::{Answer, Call, CallId, Claimed, Gate, GrantId, HoldId, Json, Proposal, Running, Who};
 use countersign_api::wire::Role;
-use countersign_testkit::anyhow::{Context as _, Result};
+use countersign_testkit::anyhow::{Context as _, Result, bail};
 use countersign_testkit::scenario::{Door, Scenario, files};
 use countersign_testkit::stores::Kind;
+use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::scenarios::Http;
@@ -67,8 +68,10 @@ impl Door for Agents {
     async fn ask(&mut self, call: &Call, _fence: u64, payload: Json) -> Result<()> {
         let running = Arc::clone(self.running.get(&call.id).context("nobody runs it")?);
         let payload: serde_json::Value = payload.read()?;
+        let (ended, mut has_ended) = oneshot::channel();
         let asks = tokio::spawn(async move {
-            let _ = running.confirm("go on?", &payload).await;
+            let answer = running.confirm("go on?", &payload).await;
+            let _ = ended.send(answer.err());
         });
         self.asking.push(AbortOnDropHandle::new(asks));
         let behind = self.people.gate()?;
@@ -77,7 +80,10 @@ impl Door for Agents {
             if behind.get(call.id).await?.holds.len() > call.holds.len() {
                 return Ok(());
             }
-            rung.await;
+            tokio::select! {
+                () = rung => {}
+                refusal = &mut has_ended => bail!("it was not asked: {refusal:?}"),
+            }
         }
     }
 
