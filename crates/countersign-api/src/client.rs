@@ -14,6 +14,7 @@
 //! ```
 
 mod events;
+mod frames;
 mod sessions;
 
 use std::fmt;
@@ -27,6 +28,7 @@ use serde::de::DeserializeOwned;
 use crate::wire::{self, Page, Problem};
 
 pub use events::{Events, Told};
+use frames::Frames;
 pub use sessions::SessionEvents;
 
 /// How long a server may take to answer, beyond the time it is asked to wait.
@@ -57,6 +59,15 @@ pub enum ClientError {
     /// The answer is not one of ours.
     #[error("the server answered what this version cannot read: {0}")]
     Strange(String),
+}
+
+/// What came of a call that was to be claimed with its submission.
+#[derive(Clone, Debug)]
+pub enum Submitted {
+    /// It may be run, by this client.
+    Claimed(wire::Claimed),
+    /// It may not, or not yet, or it is in other hands.
+    Call(wire::Call),
 }
 
 /// Talks to a server with one credential. Cheap to clone.
@@ -121,6 +132,17 @@ impl Client {
         self.post("/v1/calls", call).await
     }
 
+    /// Submits a call with `claim` set. It comes back claimed only where that made it this client's to run.
+    pub async fn submit_and_claim(&self, call: &wire::NewCall) -> Result<Submitted, ClientError> {
+        let call = wire::NewCall { claim: true, ..call.clone() };
+        let bytes = bytes(self.request(Method::POST, "/v1/calls", &[])?.json(&call)).await?;
+        // Read twice and not by an untagged type: that would go through a buffer that rounds numbers.
+        match serde_json::from_slice(&bytes) {
+            Ok(claimed) => Ok(Submitted::Claimed(claimed)),
+            Err(_) => parse(&bytes).map(Submitted::Call),
+        }
+    }
+
     /// Reads a call.
     pub async fn call(&self, id: CallId) -> Result<wire::Call, ClientError> {
         self.get(&format!("/v1/calls/{id}"), &[]).await
@@ -136,6 +158,11 @@ impl Client {
     /// One page of calls: `state`, `session`, `q`, `order`, `after`, `limit`.
     pub async fn calls(&self, query: &[(&str, &str)]) -> Result<Page<wire::Call>, ClientError> {
         self.get("/v1/calls", query).await
+    }
+
+    /// All calls of one query, oldest first.
+    pub async fn all_calls(&self, query: &[(&str, &str)]) -> Result<Vec<wire::Call>, ClientError> {
+        self.all("/v1/calls", query).await
     }
 
     /// Takes a call to run it, once.
@@ -279,11 +306,7 @@ impl Client {
     pub async fn events(&self, after: Option<&str>) -> Result<Events, ClientError> {
         let query: Vec<(&str, &str)> = after.map(|after| ("after", after)).into_iter().collect();
         let request = self.streams.get(self.address("/v1/events", &query)?).bearer_auth(&self.token);
-        let response = request.send().await.map_err(lost)?;
-        if response.status().is_success() {
-            return Ok(Events::new(response));
-        }
-        Err(failed(response).await)
+        Ok(Events::new(frames(request).await?))
     }
 
     /// All doubts.
@@ -348,11 +371,28 @@ impl Client {
 }
 
 async fn read<T: DeserializeOwned>(request: RequestBuilder) -> Result<T, ClientError> {
+    parse(&bytes(request).await?)
+}
+
+async fn bytes(request: RequestBuilder) -> Result<Vec<u8>, ClientError> {
     let response = request.send().await.map_err(lost)?;
-    if !response.status().is_success() {
-        return Err(failed(response).await);
+    match response.status().is_success() {
+        true => whole(response).await,
+        false => Err(failed(response).await),
     }
-    serde_json::from_slice(&whole(response).await?).map_err(|error| ClientError::Strange(error.to_string()))
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ClientError> {
+    serde_json::from_slice(bytes).map_err(|error| ClientError::Strange(error.to_string()))
+}
+
+/// Opens a stream of server-sent events.
+async fn frames(request: RequestBuilder) -> Result<Frames, ClientError> {
+    let response = request.send().await.map_err(lost)?;
+    match response.status().is_success() {
+        true => Ok(Frames::new(response)),
+        false => Err(failed(response).await),
+    }
 }
 
 async fn whole(mut response: Response) -> Result<Vec<u8>, ClientError> {

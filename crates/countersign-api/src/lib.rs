@@ -16,4 +16,7 @@
 //! ```
 
 pub mod client;
+pub mod remote;
 pub mod wire;
+
+pub use remote::remote;

@@ -161,6 +161,8 @@ impl From<GateError> for Fault {
             GateError::Rejected(Rejection::NotFound(_)) => Exit::Failed,
             GateError::Rejected(_) => Exit::Refused,
             GateError::BadInput(_) | GateError::BadEdit(_) => Exit::Usage,
+            GateError::Unreachable(_) => Exit::Unreachable,
+            GateError::Refused(_) => Exit::Refused,
             _ => Exit::Failed,
         };
         let next = match &error {

@@ -3,6 +3,7 @@
 //! Beside the user's own file a trusted one in the working folder only tightens: its policy joins by strictness, and
 //! nothing else in it counts.
 
+use std::env::VarError;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -10,6 +11,7 @@ use countersign::config::Config;
 use countersign::policy::PolicyErrors;
 use countersign::{Policy, limits};
 use countersign_api::client::Client;
+use countersign_api::remote::Remote;
 
 use crate::diagnostics;
 use crate::fault::Fault;
@@ -42,14 +44,27 @@ impl Reach {
     /// The client of the server, if one is to be asked.
     pub(crate) fn client(&self) -> Result<Option<Client>, Fault> {
         let Some(url) = &self.url else { return Ok(None) };
-        // The first HTTP client wants it; a second try finds it done.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let token = std::env::var("COUNTERSIGN_TOKEN").map_err(|_| {
-            Fault::usage("a server wants a token, and COUNTERSIGN_TOKEN has none")
-                .next("`countersign token create --role approver --name NAME` makes one")
-        })?;
-        Ok(Some(Client::new(url, token.trim())?))
+        Ok(Some(Client::new(url, &token("approver")?)?))
     }
+}
+
+/// The gate of the server that COUNTERSIGN_URL names, if it names one: it judges, and people decide there.
+pub(crate) fn remote_gate() -> Result<Option<Remote>, Fault> {
+    match std::env::var("COUNTERSIGN_URL") {
+        Ok(url) if !url.trim().is_empty() => Ok(Some(Remote::new(url.trim(), &token("agent")?)?)),
+        Ok(_) | Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(_)) => Err(Fault::usage("COUNTERSIGN_URL cannot be read")),
+    }
+}
+
+fn token(role: &str) -> Result<String, Fault> {
+    // The first HTTP client wants it; a second try finds it done.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let token = std::env::var("COUNTERSIGN_TOKEN").map_err(|_| {
+        Fault::usage("a server wants a token, and COUNTERSIGN_TOKEN has none")
+            .next(format!("`countersign token create --role {role} --name NAME` makes one"))
+    })?;
+    Ok(token.trim().to_owned())
 }
 
 /// What was found: the configuration, and the file it came from.

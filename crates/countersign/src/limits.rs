@@ -134,6 +134,8 @@ pub const CLAIM_WITHIN: Duration = Duration::from_secs(5 * 60);
 /// How long a claim holds without being renewed, when nobody says otherwise.
 pub const LEASE: Duration = Duration::from_secs(LEASE_SECONDS as u64);
 const LEASE_SECONDS: u32 = 30;
+/// The shortest lease a run reckons with, whatever length its claim came with.
+pub const LEAST_LEASE: Duration = Duration::from_millis(10);
 /// Longest life of a grant.
 pub const GRANT_LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Past calls that are looked through to show what a grant would have covered.

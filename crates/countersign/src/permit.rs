@@ -1,6 +1,7 @@
 //! The permit: proof that one exact call may run, once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -61,7 +62,6 @@ impl Permit {
     /// SECURITY: the bytes in hand are hashed again here, after the claim and right before the run. A store, a wrapper
     /// or a wire that hands over other bytes than were approved gets no permit.
     pub(crate) fn checked(call: Arc<Call>, gate: Gate) -> Result<Permit, Refusal> {
-        let tampered = || Refusal::new(RefusalKind::Error).because("the claimed call does not match its digest");
         let arguments =
             crate::digest::argument_digest(&call.facts.tool, call.definition.as_ref(), &call.facts.arguments);
         if arguments != call.argument_digest || call.compute_digest() != call.digest {
@@ -76,10 +76,20 @@ impl Permit {
         &self.call
     }
 
+    /// How long the claim holds without being renewed, by the clock of whoever gave it.
+    pub(crate) fn lease(&self) -> Duration {
+        self.call.lease.as_ref().map_or(Duration::ZERO, |lease| self.call.updated_at.until(lease.until))
+    }
+
     /// Turns the permit into a run. Whoever does this by hand must report the outcome with [`Gate::finish`].
     pub fn start(self) -> Running {
         Running { call: self.call, gate: self.gate, fence: self.fence }
     }
+}
+
+/// Why a claim whose bytes are not the ones that were approved comes to nothing.
+pub(crate) fn tampered() -> Refusal {
+    Refusal::new(RefusalKind::Error).because("the claimed call does not match its digest")
 }
 
 impl std::fmt::Debug for Permit {

@@ -2,11 +2,9 @@
 
 use reqwest::header::ACCEPT;
 
-use super::{Client, ClientError, failed, lost};
+use super::frames::{Frame, Frames};
+use super::{Client, ClientError, frames};
 use crate::wire::{self, Page, SessionEvent};
-
-/// The most one event of a session's stream may hold.
-const EVENT_BYTES: usize = 16 * 1024 * 1024;
 
 impl Client {
     /// Begins a session.
@@ -45,18 +43,13 @@ impl Client {
         let address = self.address(&format!("/v1/sessions/{}/events", segment(id)), &[])?;
         let request = self.streams.get(address).bearer_auth(&self.token).header(ACCEPT, "text/event-stream");
         let request = after.into_iter().fold(request, |request, after| request.header("last-event-id", after));
-        let response = request.send().await.map_err(lost)?;
-        match response.status().is_success() {
-            true => Ok(SessionEvents { response, buffer: Vec::new(), cursor: after.map(str::to_owned) }),
-            false => Err(failed(response).await),
-        }
+        Ok(SessionEvents { frames: frames(request).await?, cursor: after.map(str::to_owned) })
     }
 }
 
 /// The stream of a session. When it ends, follow again from [`SessionEvents::cursor`].
 pub struct SessionEvents {
-    response: reqwest::Response,
-    buffer: Vec<u8>,
+    frames: Frames,
     cursor: Option<String>,
 }
 
@@ -68,29 +61,19 @@ impl SessionEvents {
 
     /// The next event that this version knows; none when the stream is over.
     pub async fn next(&mut self) -> Result<Option<SessionEvent>, ClientError> {
-        loop {
-            while let Some(end) = self.buffer.windows(2).position(|two| two == b"\n\n") {
-                let block: Vec<u8> = self.buffer.drain(..end + 2).collect();
-                if let Some(event) = self.read(&String::from_utf8_lossy(&block))? {
-                    return Ok(Some(event));
-                }
-            }
-            if self.buffer.len() > EVENT_BYTES {
-                return Err(ClientError::Strange(format!("an event of more than {EVENT_BYTES} bytes")));
-            }
-            match self.response.chunk().await.map_err(lost)? {
-                Some(chunk) => self.buffer.extend_from_slice(&chunk),
-                None => return Ok(None),
+        while let Some(frame) = self.frames.next().await? {
+            if let Some(event) = self.read(frame)? {
+                return Ok(Some(event));
             }
         }
+        Ok(None)
     }
 
-    fn read(&mut self, block: &str) -> Result<Option<SessionEvent>, ClientError> {
-        let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)).map(str::trim_start);
-        let (Some(name), Some(data)) = (field("event:"), field("data:")) else { return Ok(None) };
-        let event = SessionEvent::read(name, data).map_err(|error| ClientError::Strange(error.to_string()))?;
-        if let Some(id) = field("id:") {
-            self.cursor = Some(id.to_owned());
+    fn read(&mut self, frame: Frame) -> Result<Option<SessionEvent>, ClientError> {
+        let read = SessionEvent::read(&frame.event, &frame.data);
+        let event = read.map_err(|error| ClientError::Strange(error.to_string()))?;
+        if frame.id.is_some() {
+            self.cursor = frame.id;
         }
         Ok(event)
     }

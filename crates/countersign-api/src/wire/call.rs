@@ -1,9 +1,10 @@
 //! Calls: what an agent wants to do, and how far it has come.
 
-use countersign::call::{CallState, Outcome, ResolvedAs};
+use countersign::call::{CallState, Outcome, Repeat, ResolvedAs};
 use countersign::digest::{CallDigest, DefinitionDigest};
 use countersign::hold::HoldState;
-use countersign::verdict::{Because, Effect};
+use countersign::place::Places;
+use countersign::verdict::{Because, Effect, OnExpired};
 use countersign::{CallId, GrantId, HoldId, Json, Refusal};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::wire::decision::present;
-use crate::wire::{Decision, Definition, timestamp};
+use crate::wire::{Decision, Definition, Span, timestamp};
 
 /// A call as an agent submits it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -59,6 +60,51 @@ pub struct NewCall {
     /// Claim it at once if it is allowed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub claim: bool,
+    /// With `claim`: the name of that claim, as in [`Claim::executor`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executor: Option<String>,
+    /// Where in the file system the arguments point, as the tool resolved them: `{"path": {"file": "/tmp/a"}}`.
+    #[serde(default, skip_serializing_if = "Places::is_empty")]
+    #[schema(value_type = Object)]
+    pub places: Places,
+    /// Why a check of the agent's own wants people asked, whatever the rules allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raised: Option<String>,
+    /// Why a check of the agent's own refuses it: it is recorded so, and nobody is asked. `hook`, `authorizer`,
+    /// `invalid_arguments`, `unknown_tool`, `superseded`, `limit`, `cancelled` or `error`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub refusal: Option<Refusal>,
+    /// The longest its hold may wait, where that is less than the rules say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_after: Option<Span>,
+}
+
+impl NewCall {
+    /// A call of a tool with these arguments, and nothing more.
+    pub fn new(tool: impl Into<String>, arguments: Box<RawValue>) -> NewCall {
+        NewCall {
+            session: None,
+            run: None,
+            thread: None,
+            agent: Vec::new(),
+            requester: None,
+            tool: tool.into(),
+            server: None,
+            definition: None,
+            arguments,
+            label: None,
+            hint: None,
+            payload: None,
+            key: None,
+            claim: false,
+            executor: None,
+            places: Places::default(),
+            raised: None,
+            refusal: None,
+            expires_after: None,
+        }
+    }
 }
 
 /// A call and how it stands.
@@ -119,10 +165,44 @@ pub struct Call {
     pub refusal: Option<Refusal>,
     /// What a model is to read instead of a result, where there is none to come.
     pub words: Option<String>,
+    /// The agent's name for this place in its run.
+    #[serde(default)]
+    pub key: Option<String>,
+    /// Whether an approver changed the arguments.
+    #[serde(default)]
+    pub edited: bool,
+    /// The definition it was made for.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub definition: Option<DefinitionDigest>,
+    /// What a crash while it runs means.
+    #[serde(default)]
+    #[schema(value_type = String, example = "at_most_once")]
+    pub repeat: Repeat,
+    /// When it must be claimed by, once allowed or approved.
+    #[serde(default)]
+    pub claim_by: Option<Timestamp>,
+    /// The current claim.
+    #[serde(default)]
+    pub lease: Option<Lease>,
+    /// Grows with every change.
+    #[serde(default)]
+    pub version: u64,
     /// When it was submitted.
     pub created_at: Timestamp,
     /// When it last moved.
     pub updated_at: Timestamp,
+}
+
+/// The claim of a call that runs. Whose it is, is not told: that name gets the claim again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Lease {
+    /// The fence of the claim.
+    pub fence: u64,
+    /// Which attempt this is, from 1.
+    pub attempt: u32,
+    /// When the claim is lost unless renewed.
+    pub until: Timestamp,
 }
 
 fn nullable<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
@@ -183,6 +263,10 @@ pub struct HoldBrief {
     /// Why it closed without a yes.
     #[schema(value_type = Option<Object>)]
     pub refusal: Option<Refusal>,
+    /// What its expiry does to the run: `refuse` or `stop_run`.
+    #[serde(default)]
+    #[schema(value_type = String, example = "refuse")]
+    pub on_expired: OnExpired,
 }
 
 impl From<&countersign::hold::HoldRow> for HoldBrief {
@@ -197,6 +281,7 @@ impl From<&countersign::hold::HoldRow> for HoldBrief {
             decisions: hold.decisions.iter().map(Decision::from).collect(),
             payload: hold.decisions.last().and_then(payload_of).filter(|_| hold.is_yes()).cloned(),
             refusal: hold.refusal.clone(),
+            on_expired: hold.terms.on_expired,
         }
     }
 }
@@ -260,6 +345,17 @@ impl From<&countersign::Call> for Call {
             }),
             words: words(call),
             refusal: call.refusal.clone(),
+            key: text(&call.key),
+            edited: call.proposed_digest.is_some(),
+            definition: call.definition,
+            repeat: call.repeat,
+            claim_by: call.claim_by.map(timestamp),
+            lease: call.lease.as_ref().map(|lease| Lease {
+                fence: lease.fence,
+                attempt: lease.attempt,
+                until: timestamp(lease.until),
+            }),
+            version: call.version,
             created_at: timestamp(call.created_at),
             updated_at: timestamp(call.updated_at),
         }
@@ -273,124 +369,6 @@ fn words(call: &countersign::Call) -> Option<String> {
         (_, CallState::InDoubt) => Some(wording.doubt()),
         (Some(refusal), _) => Some(wording.refusal(refusal)),
         (None, _) => None,
-    }
-}
-
-/// Who wants to run a call.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Claim {
-    /// The digest of the definition that will run; left out, the one the call was submitted with counts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub definition: Option<DefinitionDigest>,
-}
-
-/// A call, claimed: run exactly these bytes, once, and report.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Claimed {
-    /// The call.
-    #[schema(value_type = String)]
-    pub call: CallId,
-    /// The arguments to run: exactly what was approved, nothing masked.
-    #[schema(value_type = Object)]
-    pub arguments: Json,
-    /// What was approved.
-    #[schema(value_type = String)]
-    pub digest: CallDigest,
-    /// Names this attempt in `renew`, `holds` and `outcome`.
-    pub fence: u64,
-    /// Which attempt this is, from 1.
-    pub attempt: u32,
-    /// When the claim is lost unless renewed.
-    pub lease_until: Timestamp,
-    /// What the approver handed to the tool.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
-    #[schema(value_type = Option<serde_json::Value>)]
-    pub payload: Option<Json>,
-    /// Proof for others that this was allowed; none where the server has no key.
-    pub receipt: Option<Receipt>,
-}
-
-/// A signed statement that a call was allowed. It never runs anything by itself: the claim does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Receipt {
-    /// What is signed, as the exact text: canonical JSON with call, digest, decision, approvers, policy and expiry.
-    pub statement: String,
-    /// The public key, in base64.
-    pub key: String,
-    /// The Ed25519 signature over the statement, in base64.
-    pub signature: String,
-}
-
-/// An executor is still at it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Renew {
-    /// The fence of the claim.
-    pub fence: u64,
-}
-
-/// The longer lease.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Renewed {
-    /// The fence of the claim.
-    pub fence: u64,
-    /// When the claim is lost unless renewed.
-    pub lease_until: Timestamp,
-}
-
-/// A running tool asks whether to go on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewHold {
-    /// The tool's words.
-    pub hint: String,
-    /// Something to look at.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
-    #[schema(value_type = Option<serde_json::Value>)]
-    pub payload: Option<Json>,
-    /// The fence of the claim.
-    pub fence: u64,
-}
-
-/// How a run ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewOutcome {
-    /// `succeeded`, `failed` or `may_have_applied`.
-    pub outcome: OutcomeWord,
-    /// What the tool answered, or its error, or why nobody knows.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
-    #[schema(value_type = Option<serde_json::Value>)]
-    pub output: Option<Json>,
-    /// The fence of the claim.
-    pub fence: u64,
-}
-
-/// How a run may end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OutcomeWord {
-    /// The tool answered.
-    Succeeded,
-    /// The tool answered with an error.
-    Failed,
-    /// No answer: it may have been applied.
-    MayHaveApplied,
-}
-
-impl NewOutcome {
-    /// The outcome it tells of.
-    pub fn outcome(self) -> Outcome {
-        let output = self.output.unwrap_or_else(|| Json::string(""));
-        // A text is taken as it is; anything else as the JSON it is.
-        let text = output.read::<String>().unwrap_or_else(|_| output.to_string());
-        match self.outcome {
-            OutcomeWord::Succeeded => Outcome::Succeeded { output },
-            OutcomeWord::Failed => Outcome::Failed { error: text, refusal: None },
-            OutcomeWord::MayHaveApplied => Outcome::MayHaveApplied { why: text },
-        }
     }
 }
 

@@ -11,16 +11,14 @@ mod insight;
 mod page;
 mod policy;
 mod problem;
+mod run;
 mod session;
 mod time;
 mod token;
 mod who;
 
 pub use audit::{Key, Keys};
-pub use call::{
-    Call, Cancel, Claim, Claimed, HoldBrief, NewCall, NewHold, NewOutcome, OutcomeWord, Receipt, Renew, Renewed,
-    Resolution, Resolve, Verdict,
-};
+pub use call::{Call, Cancel, HoldBrief, Lease, NewCall, Resolution, Resolve, Verdict};
 pub use decision::{AnswerWord, Decided, Decision, NewDecision, Remember};
 pub use delivery::{Attempt, Delivery, DeliveryState, Tested, TestedAll};
 pub use event::{Event, FromSocket, ToSocket};
@@ -30,6 +28,7 @@ pub use insight::{Insights, Moment, Tally, Timing};
 pub use page::Page;
 pub use policy::{Explain, Explained, Halt, Halted, Policy, Reason};
 pub use problem::{Code, Problem};
+pub use run::{Bound, BoundHold, Claim, Claimed, NewHold, NewOutcome, OutcomeWord, Receipt, Renew, Renewed};
 pub use session::{
     CallResult, CancelRun, ClientCall, ClosedHold, NewMessage, NewSession, Session, SessionDetail, SessionEntry,
     SessionEvent, SessionState, SessionStatus, SessionText, SessionThread, SessionUsage, ToolResult, WantedCall, What,

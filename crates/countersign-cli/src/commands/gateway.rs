@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::Subcommand;
 use countersign::config::McpServerConfig;
 use countersign::show::escape;
+use countersign::{Gate, Store};
 use countersign_api::wire::Span;
 use countersign_mcp::gateway::{self, Change, Ended, Gateway, Identity, Upstream};
 use serde_json::json;
@@ -19,13 +20,14 @@ use crate::home::Home;
 use crate::key;
 use crate::out;
 use crate::prompt;
-use crate::settings::{Place, Settings};
+use crate::settings::{Place, Settings, remote_gate};
 use crate::signals::Signals;
 
 /// Put the gate in front of an MCP server: a drop-in for its command in any client's configuration
 ///
 /// Every tool call is judged by your policy before the server gets it; where the policy asks, it waits for you in
-/// `countersign holds`. Everything else passes unchanged. Standard output carries the protocol only.
+/// `countersign holds`. Everything else passes unchanged. Standard output carries the protocol only. With COUNTERSIGN_URL
+/// and an agent's token in COUNTERSIGN_TOKEN, the server there judges and holds, and its people decide.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
@@ -95,12 +97,10 @@ async fn serve(args: Args) -> Result<(), Fault> {
     let entry = settings.config.mcp_servers.iter().find(|entry| is_entry(entry, args.server.as_deref(), &words));
     let server = server_name(args.server.as_deref(), entry, program)?;
     let store = countersign_store::connect(&settings.store(&args.place, &home)?).await?;
-    if !store.is_shared() {
-        return Err(Fault::usage("nobody could decide: a store in memory is this process's own")
-            .next("use a store on disk: `--store sqlite:PATH`, or `store:` in the configuration"));
-    }
-    let signer = key::load(&home.data_folder()?)?;
-    let gate = begin_gate(store, &settings).await?.decided_elsewhere().signer(signer).build()?;
+    let gate = match remote_gate()? {
+        Some(remote) => remote.records(store).gate(),
+        None => local_gate(store, &settings, &home).await?,
+    };
     let mut command = tokio::process::Command::new(program);
     command.args(rest);
     if let Some(entry) = entry {
@@ -132,6 +132,15 @@ async fn serve(args: Args) -> Result<(), Fault> {
             .next("what it said about it stands above, marked with its name")),
         Ended::ServerStopped(why) => Err(Fault::failed(format!("the server was stopped: {why}"))),
     }
+}
+
+async fn local_gate(store: Arc<dyn Store>, settings: &Settings, home: &Home) -> Result<Gate, Fault> {
+    if !store.is_shared() {
+        return Err(Fault::usage("nobody could decide: a store in memory is this process's own")
+            .next("use a store on disk: `--store sqlite:PATH`, or `store:` in the configuration"));
+    }
+    let signer = key::load(&home.data_folder()?)?;
+    Ok(begin_gate(store, settings).await?.decided_elsewhere().signer(signer).build()?)
 }
 
 fn is_entry(entry: &McpServerConfig, name: Option<&str>, words: &[String]) -> bool {

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::gateway_peer::{Peer, Stage};
+use crate::serve::{Serving, ask, token};
 
 const ASK_WRITES: &str = "{ preset: allow-all, rules: [{ id: writes, ask: plain/write }] }";
 
@@ -86,6 +87,31 @@ fn edited_arguments_are_what_runs() {
     let (error, text) = peer.answer(1);
     assert!(!error && text.starts_with("A person changed the arguments") && text.ends_with("|done: write"), "{text}");
     assert_eq!(stage.ran(), [r#"write {"text":"less"}"#]);
+}
+
+/// With a server, the gateway is its executor: the server's policy judges, its people decide, and its record has it.
+#[test]
+fn a_server_may_judge_and_hold_what_the_gateway_runs() {
+    let stage = Stage::new(ASK_WRITES);
+    stage.bed.write("own.yml", "policy: { preset: deny-all }\n");
+    let server = Serving::under(&stage.bed, &format!("policy: {ASK_WRITES}"), &stage.bed.url());
+    let (bot, ann) = (token(&stage.bed, "agent", "bot"), token(&stage.bed, "approver", "ann"));
+    let own = format!("sqlite:{}", stage.bed.work().join("own.db").display());
+    let variables = [("COUNTERSIGN_URL", server.url.as_str()), ("COUNTERSIGN_TOKEN", bot.as_str())];
+    let mut peer = stage.client_of("own.yml", &own, &[], &variables);
+    peer.call(1, "read", &json!({}));
+    assert_eq!(peer.answer(1), (false, "done: read".into()));
+    peer.call(2, "write", &json!({"text": "all"}));
+    peer.held();
+    assert_eq!(stage.ran(), ["read {}"]);
+    let holds = ask(&stage.bed, &ann, &server.url, &["holds", "--json"]).expect(0).json();
+    let (id, digest) = (holds[0]["id"].as_str().unwrap(), holds[0]["digest"].as_str().unwrap());
+    let edit = ["approve", id, "--digest", digest, "--arguments", r#"{"text":"less"}"#];
+    ask(&stage.bed, &ann, &server.url, &edit).expect(0);
+    let (error, text) = peer.answer(2);
+    assert!(!error && text.starts_with("A person changed the arguments") && text.ends_with("|done: write"), "{text}");
+    assert_eq!(stage.ran(), ["read {}", r#"write {"text":"less"}"#]);
+    assert_eq!(peer.leave(), 0);
 }
 
 /// B132: the identical call joins the open hold; an approval without a caller runs nothing until it comes again; after

@@ -30,12 +30,15 @@ impl Stage {
 
     /// A client of the gateway, shaken hands with.
     pub(crate) fn client(&self, options: &[&str]) -> Peer {
-        let mut args = vec!["gateway", "--config", "policy.yml", "--server", "plain", "--store"];
-        let url = self.bed.url();
-        args.push(&url);
+        self.client_of("policy.yml", &self.bed.url(), options, &[])
+    }
+
+    /// The same, with a configuration, a store and variables of its own.
+    pub(crate) fn client_of(&self, config: &str, store: &str, options: &[&str], variables: &[(&str, &str)]) -> Peer {
+        let mut args = vec!["gateway", "--config", config, "--server", "plain", "--store", store];
         args.extend(options);
         let mut command = self.bed.command(args);
-        command.arg("--").arg(plain()).arg("log");
+        command.envs(variables.iter().copied()).arg("--").arg(plain()).arg("log");
         Peer::start(command)
     }
 

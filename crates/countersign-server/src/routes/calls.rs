@@ -9,7 +9,7 @@ use axum::{Json, routing};
 use countersign::call::{CallState, Resolution};
 use countersign::hold::HoldState;
 use countersign::store::{CallFilter, Op};
-use countersign::{Call, CallId, Claimed, Path, Proposal, Time, ToolId};
+use countersign::{Call, CallId, Claimed, Time};
 use countersign_api::wire::{self, Code, Page};
 use serde::Deserialize;
 
@@ -24,8 +24,7 @@ use crate::table::{Route, get, post};
 
 mod elsewhere;
 mod find;
-
-use elsewhere::Elsewhere;
+mod propose;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -50,47 +49,16 @@ pub(super) fn routes() -> Vec<Route> {
 
 async fn submit(State(app): State<App>, caller: Agent, Body(new): Body<wire::NewCall>) -> Answer<Response> {
     app.rates.submit(&caller.0.name)?;
-    let claim = new.claim;
-    let call = match propose(&app, &caller.0, new, claim).await? {
+    let (claim, executor) = (new.claim, new.executor.clone());
+    let call = match propose::propose(&app, &caller.0, new).await? {
         Claimed::Permit(permit) => return Ok(Json(handed_out(&app, permit)?).into_response()),
         Claimed::Not(call) if claim && call.state == CallState::Allowed => {
-            return Ok(Json(claimed(&app, &call, call.definition).await?).into_response());
+            return Ok(Json(claimed(&app, &call, call.definition, executor).await?).into_response());
         }
         Claimed::Not(call) => call,
     };
     let status = if call.state == CallState::Pending { StatusCode::ACCEPTED } else { StatusCode::OK };
     Ok((status, Json(wire::Call::from(&*call))).into_response())
-}
-
-async fn propose(app: &App, caller: &Principal, new: wire::NewCall, claim: bool) -> Answer<Claimed> {
-    let text = |text: Option<String>| text.map(Arc::from);
-    let path = Path {
-        // SECURITY: whose call it is, the credential says, never the body.
-        principal: Arc::clone(&caller.name),
-        requester: text(new.requester),
-        session: text(new.session),
-        run: text(new.run),
-        thread: text(new.thread),
-        agents: new.agent.into_iter().map(Arc::from).collect(),
-    };
-    let tool = ToolId { server: text(new.server), name: new.tool.into() };
-    let proposal = Proposal {
-        tool: tool.clone(),
-        arguments: new.arguments.get().to_owned(),
-        path,
-        key: text(new.key),
-        label: text(new.label),
-        hint: text(new.hint),
-        payload: new.payload,
-    };
-    let gate = &app.gate;
-    let tool = new.definition.map(|definition| Elsewhere::new(tool, definition));
-    Ok(match (&tool, claim) {
-        (Some(tool), true) => gate.submit_and_claim(tool, proposal).await?,
-        (None, true) => gate.submit_undefined_and_claim(proposal).await?,
-        (Some(tool), false) => Claimed::Not(gate.submit(tool, proposal).await?),
-        (None, false) => Claimed::Not(gate.submit_undefined(proposal).await?),
-    })
 }
 
 #[derive(Deserialize)]

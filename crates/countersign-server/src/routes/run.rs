@@ -10,14 +10,18 @@ use countersign::digest::DefinitionDigest;
 use countersign::json::Bounds;
 use countersign::store::Op;
 use countersign::transition::Asking;
-use countersign::{Answer as Said, Call, CallId, Claimed, HoldId, Json as Exact, Permit, limits as core_limits};
+use countersign::{Answer as Said, Call, CallId, Claimed, Gate, HoldId, Json as Exact, Permit, limits as core_limits};
 use countersign_api::wire::{self, Code, timestamp};
+use sha2::{Digest as _, Sha256};
 
 use crate::app::App;
 use crate::auth::{Agent, Principal};
 use crate::extract::{Body, Id};
 use crate::problem::{Answer, Refused};
 use crate::table::{Route, post};
+
+/// The fewest bytes of an executor's name: shorter ones are not drawn at random.
+const EXECUTOR_LEAST: usize = 16;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -55,18 +59,35 @@ async fn claim(
     if !app.sessions.may_be_claimed(&call).await? {
         return Err(Refused::because(Code::WrongState, "the agent's own server runs this call"));
     }
-    claimed(&app, &call, body.definition.or(call.definition)).await.map(Json)
+    claimed(&app, &call, body.definition.or(call.definition), body.executor).await.map(Json)
+}
+
+/// The gate for a claim by this name, if it has one: then the same claim may be asked for again.
+pub(super) fn claiming(gate: &Gate, executor: Option<String>) -> Answer<Gate> {
+    match executor {
+        None => Ok(gate.clone()),
+        Some(name) if (EXECUTOR_LEAST..=core_limits::NAME_BYTES).contains(&name.len()) => Ok(gate.claiming_as(name)),
+        Some(_) => {
+            let detail = format!("an executor's name has {EXECUTOR_LEAST} to {} bytes", core_limits::NAME_BYTES);
+            Err(Refused::because(Code::BadRequest, detail))
+        }
+    }
 }
 
 /// Claims a call for an executor elsewhere.
-pub(super) async fn claimed(app: &App, call: &Call, definition: Option<DefinitionDigest>) -> Answer<wire::Claimed> {
-    match app.gate.claim(call.id, definition).await? {
+pub(super) async fn claimed(
+    app: &App,
+    call: &Call,
+    definition: Option<DefinitionDigest>,
+    executor: Option<String>,
+) -> Answer<wire::Claimed> {
+    match claiming(&app.gate, executor)?.claim(call.id, definition).await? {
         Claimed::Permit(permit) => handed_out(app, permit),
         Claimed::Not(call) => Err(not_claimed(&call)),
     }
 }
 
-/// Gives a claimed call to an executor elsewhere. The permit ends here: its bytes go out once.
+/// Gives a claimed call to an executor elsewhere. The permit ends here: its bytes go out to one claim.
 pub(super) fn handed_out(app: &App, permit: Permit) -> Answer<wire::Claimed> {
     let running = permit.start();
     let call = running.call();
@@ -80,6 +101,9 @@ pub(super) fn handed_out(app: &App, permit: Permit) -> Answer<wire::Claimed> {
         lease_until: timestamp(lease.until),
         payload: running.payload().cloned(),
         receipt: receipt(app, call)?,
+        claimed_at: timestamp(call.updated_at),
+        decision: running.decision().map(wire::Decision::from),
+        bound: wire::Bound::from(call),
     })
 }
 
@@ -133,12 +157,30 @@ async fn ask(
     Body(body): Body<wire::NewHold>,
 ) -> Answer<(StatusCode, Json<wire::HoldBrief>)> {
     own(&app, &caller.0, id).await?;
-    let hold = HoldId::new();
+    let hold = match &body.key {
+        None => HoldId::new(),
+        Some(key) if key.len() <= core_limits::NAME_BYTES => asked_as(id, body.fence, key),
+        Some(_) => return Err(Refused::because(Code::BadRequest, "the key is too long")),
+    };
     let asking = asking(&app, hold, body)?;
     let applied = app.store().run(Op::Ask { call: id, asking: Box::new(asking) }).await?;
     let call = applied.call.ok_or_else(Refused::not_found)?;
     let row = call.holds.iter().find(|row| row.id == hold).ok_or_else(|| Refused::new(Code::Internal))?;
     Ok((StatusCode::ACCEPTED, Json(wire::HoldBrief::from(row))))
+}
+
+/// The hold of a question that has a name: the same for the same name, and like no other call's.
+fn asked_as(call: CallId, fence: u64, key: &str) -> HoldId {
+    let mut hash = Sha256::new();
+    hash.update(b"countersign hold\0");
+    hash.update(call.as_bytes());
+    hash.update(fence.to_be_bytes());
+    hash.update(key.as_bytes());
+    let hash: [u8; 32] = hash.finalize().into();
+    let [a, b, c, d, e, f, ..] = *call.as_bytes();
+    let millis = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+    let random = hash.first_chunk().expect("a hash has more than ten bytes");
+    HoldId::from_bytes(uuid::Builder::from_unix_timestamp_millis(millis, random).into_uuid().into_bytes())
 }
 
 /// What a running tool asks, with its secrets masked: it is written down and shown.

@@ -13,6 +13,7 @@ mod operate;
 mod pages;
 mod people;
 mod receivers;
+mod remote;
 mod saiki;
 mod scenarios;
 mod sessions;

@@ -13,7 +13,7 @@ use countersign::hold::WhoKind;
 use countersign::tool::{FnTool, Tool as _};
 use countersign::{Answer, Call, CallId, Gate, GrantId, HoldId, Json, Proposal, Who};
 use countersign_api::client::{Client, ClientError};
-use countersign_api::wire::{self, AnswerWord, Code, NewDecision, NewOutcome, NewToken, OutcomeWord, Role, Span};
+use countersign_api::wire::{self, AnswerWord, Code, NewDecision, NewOutcome, NewToken, Role, Span};
 use countersign_server::{Server, tokens};
 use countersign_testkit::anyhow::{self, Context as _, Result};
 use countersign_testkit::scenario::{Door, Rejected, Scenario, files};
@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 
 /// A server before the gate, from one restart to the next.
 #[derive(Default)]
-struct Http {
+pub(crate) struct Http {
     served: Option<Served>,
 }
 
@@ -37,10 +37,21 @@ struct Served {
 impl Http {
     /// A client with a token of its own: stories pass more time than a token lives.
     async fn with(&self, role: Role, name: &str) -> Result<Client> {
+        let (url, token) = self.credential(role, name).await?;
+        Ok(Client::new(&url, &token)?)
+    }
+
+    /// Where the server is, and a token for it.
+    pub(crate) async fn credential(&self, role: Role, name: &str) -> Result<(String, String)> {
         let served = self.served.as_ref().context("the door is not open")?;
         let new = NewToken { role, name: name.to_owned(), expires_after: None };
         let made = tokens::create(&**served.gate.store(), new, "test").await?;
-        Ok(Client::new(&served.url, &made.token)?)
+        Ok((served.url.clone(), made.token))
+    }
+
+    /// The gate behind the server.
+    pub(crate) fn gate(&self) -> Result<&Gate> {
+        Ok(&self.served.as_ref().context("the door is not open")?.gate)
     }
 
     /// Whoever a call belongs to.
@@ -52,7 +63,7 @@ impl Http {
         self.with(Role::Operator, "op").await
     }
 
-    async fn end(&mut self) -> Result<()> {
+    pub(crate) async fn end(&mut self) -> Result<()> {
         let Some(served) = self.served.take() else { return Ok(()) };
         let _ = served.end.send(());
         Ok(served.task.await??)
@@ -121,15 +132,13 @@ impl Door for Http {
             thread: text(proposal.path.thread),
             agent: proposal.path.agents.iter().map(ToString::to_string).collect(),
             requester: text(proposal.path.requester),
-            tool: proposal.tool.name.to_string(),
             server: text(proposal.tool.server),
             definition: Some(wire::Definition::from(&*tool.definition())),
-            arguments: RawValue::from_string(proposal.arguments)?,
             label: text(proposal.label),
             hint: text(proposal.hint),
             payload: proposal.payload,
             key: text(proposal.key),
-            claim: false,
+            ..wire::NewCall::new(proposal.tool.name.to_string(), RawValue::from_string(proposal.arguments)?)
         };
         Ok(agent.submit(&call).await.map_err(told)?.id)
     }
@@ -144,7 +153,7 @@ impl Door for Http {
     }
 
     async fn claim(&mut self, call: &Call, definition: DefinitionDigest) -> Result<bool> {
-        let claim = wire::Claim { definition: Some(definition) };
+        let claim = wire::Claim { definition: Some(definition), executor: None };
         match self.agent_of(call).await?.claim(call.id, &claim).await {
             Ok(_) => Ok(true),
             Err(ClientError::Refused(problem)) if matches!(problem.code, Code::WrongState | Code::AlreadyClaimed) => {
@@ -155,18 +164,13 @@ impl Door for Http {
     }
 
     async fn ask(&mut self, call: &Call, fence: u64, payload: Json) -> Result<()> {
-        let hold = wire::NewHold { hint: "go on?".to_owned(), payload: Some(payload), fence };
+        let hold = wire::NewHold { hint: "go on?".to_owned(), payload: Some(payload), fence, key: None };
         self.agent_of(call).await?.ask(call.id, &hold).await.map_err(told)?;
         Ok(())
     }
 
     async fn finish(&mut self, call: &Call, fence: u64, outcome: Outcome) -> Result<()> {
-        let (outcome, output) = match outcome {
-            Outcome::Succeeded { output } => (OutcomeWord::Succeeded, output),
-            Outcome::Failed { error, .. } => (OutcomeWord::Failed, Json::string(&error)),
-            Outcome::MayHaveApplied { why } => (OutcomeWord::MayHaveApplied, Json::string(&why)),
-        };
-        let report = NewOutcome { outcome, output: Some(output), fence };
+        let report = NewOutcome::new(&outcome, fence);
         self.agent_of(call).await?.report(call.id, &report).await.map_err(told)?;
         Ok(())
     }

@@ -92,14 +92,23 @@ impl Stage {
         policy: &str,
         more: impl FnOnce(&Gate, ServerBuilder) -> ServerBuilder,
     ) -> Stage {
-        // Several tests share the process; the first installs it.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let signer = Arc::new(Signer::generate().unwrap());
         let redactor = Redactor::new(&["*password*".to_owned()], &[]).unwrap().and_standard();
         let gate = Gate::builder().policy(Policy::from_yaml(policy).unwrap()).store(store).decided_elsewhere();
         let gate = gate.signer(Arc::clone(&signer)).redactor(redactor).build().unwrap();
+        Stage::behind(gate.clone(), signer, |builder| more(&gate, builder)).await
+    }
+
+    /// A server before a gate.
+    pub(crate) async fn behind(
+        gate: Gate,
+        signer: Arc<Signer>,
+        more: impl FnOnce(ServerBuilder) -> ServerBuilder,
+    ) -> Stage {
+        // Several tests share the process; the first installs it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = Server::builder(gate.clone()).listen("127.0.0.1:0".parse().unwrap()).signer(Arc::clone(&signer));
-        let server = more(&gate, builder).bind().await.unwrap();
+        let server = more(builder).bind().await.unwrap();
         let url = server.url().to_owned();
         let (end, ended) = oneshot::channel();
         let served = tokio::spawn(server.run(async move {

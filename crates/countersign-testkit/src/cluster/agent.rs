@@ -131,7 +131,7 @@ impl Worker {
 
     /// Asks people from inside the run. None where the run is no longer ours.
     async fn confirm(&mut self, claimed: &Claimed) -> Result<Option<bool>> {
-        let hold = NewHold { hint: "go on?".to_owned(), payload: None, fence: claimed.fence };
+        let hold = NewHold { hint: "go on?".to_owned(), payload: None, fence: claimed.fence, key: None };
         let id = claimed.call;
         let hold = &hold;
         let Ok(opened) = self.caller.ask(|node| async move { node.ask(id, hold).await }).await else { return Ok(None) };
@@ -162,7 +162,7 @@ impl Worker {
 
     /// Reports how the run ended. A run that others took over is refused.
     async fn report(&mut self, claimed: &Claimed, outcome: OutcomeWord) -> Result<()> {
-        let outcome = NewOutcome { outcome, output: Some(Json::string("done")), fence: claimed.fence };
+        let outcome = NewOutcome { outcome, output: Some(Json::string("done")), refusal: None, fence: claimed.fence };
         let (id, said) = (claimed.call, &outcome);
         match self.caller.ask(|node| async move { node.report(id, said).await }).await {
             Ok(_) => self.world.records.reported(id, &outcome),

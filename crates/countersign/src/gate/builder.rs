@@ -10,10 +10,11 @@ use tokio::sync::mpsc;
 use crate::approver::{Approver, FnApprover, Hold};
 use crate::call::Call;
 use crate::gate::bounded::Bounded;
+use crate::gate::here::Here;
 use crate::gate::hooks::{Authorized, HookAnswer, Hooks, Proposed};
 use crate::gate::local::Local;
 use crate::gate::scope::{Asks, Reach};
-use crate::gate::{Gate, sweep};
+use crate::gate::{Gate, Owner, sweep};
 use crate::hold::{Answer, Who};
 use crate::limits::Limits;
 use crate::memory::MemoryStore;
@@ -36,6 +37,11 @@ pub enum BuildError {
     /// A tool cannot be judged.
     #[error(transparent)]
     Tool(#[from] crate::gate::GateError),
+}
+
+/// The name of an executor that was given none.
+pub(super) fn this_process() -> Arc<str> {
+    format!("process-{}", std::process::id()).into()
 }
 
 /// Collects the parts of a gate. Unset means strict: ask about everything, refuse where nobody can be asked.
@@ -67,7 +73,7 @@ impl Default for GateBuilder {
             signer: None,
             hooks: Hooks::default(),
             tools: Vec::new(),
-            owner: format!("process-{}", std::process::id()).into(),
+            owner: this_process(),
             lease: None,
             sweeper: true,
             alone: false,
@@ -236,6 +242,8 @@ impl GateBuilder {
             runtime.spawn(sweep::sweep_while_alive(Arc::downgrade(&local)));
         }
         let asks = Arc::new(Asks { reach: self.reach, hold_life: None });
-        Ok(Gate { local, hooks: Arc::new(self.hooks), asks, owner: self.owner, lease })
+        let (limits, owner) = (Arc::clone(&local.limits), Owner::Executor(self.owner));
+        let backend = Arc::new(Here(Arc::clone(&local)));
+        Ok(Gate { backend, local: Some(local), limits, hooks: Arc::new(self.hooks), asks, owner, lease })
     }
 }

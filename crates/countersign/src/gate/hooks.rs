@@ -61,13 +61,21 @@ pub(crate) struct Hooks {
 }
 
 /// A proposal that went through the checks: ready to be frozen, or refused before any rule is asked.
-pub(crate) struct Checked {
-    pub(crate) proposal: Proposal,
-    pub(crate) arguments: Json,
-    pub(crate) declared: Declared,
-    pub(crate) places: Places,
-    pub(crate) raised: Option<String>,
-    pub(crate) refusal: Option<Refusal>,
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Checked {
+    /// What the agent proposed.
+    pub proposal: Proposal,
+    /// Its arguments as the hooks left them: these are judged, shown and run.
+    pub arguments: Json,
+    /// What the tool says about them.
+    pub declared: Declared,
+    /// Where they point.
+    pub places: Places,
+    /// Why a hook wants people asked, whatever the rules allow.
+    pub raised: Option<String>,
+    /// Why it is refused, if it is.
+    pub refusal: Option<Refusal>,
 }
 
 impl Checked {

@@ -11,10 +11,11 @@ use crate::bell::Listener;
 use crate::call::{Call, Chain, Declared, Facts, Outcome};
 use crate::digest::{DefinitionDigest, Nonce, argument_digest};
 use crate::event::{Draft, EventName};
+use crate::gate::GateError;
+use crate::gate::backend::{Defined, Submitted};
 use crate::gate::bounded::Bounded;
-use crate::gate::hooks::{Checked, parse, valid};
+use crate::gate::hooks::{Checked, valid};
 use crate::gate::scope::{Asks, Reach};
-use crate::gate::{GateError, Proposal};
 use crate::grant::{Grant, Scope};
 use crate::hold::{Answer, Decision, Who};
 use crate::id::{CallId, HoldId};
@@ -27,7 +28,7 @@ use crate::refusal::{Refusal, RefusalKind};
 use crate::signer::Signer;
 use crate::store::{CallFilter, Claimant, Expect, Failure, NewCall, Op, Store, Submission};
 use crate::time::{Clock as _, SystemClock};
-use crate::tool::{Definition, NoPreview, Tool, preview};
+use crate::tool::Definition;
 use crate::transition::{Asking, Deciding, Edit, Rejection, Unasked};
 use crate::verdict::{Because, Effect, Verdict};
 
@@ -42,13 +43,6 @@ pub struct Decided {
     pub grant: Option<Grant>,
     /// How many other holds that grant released.
     pub released: usize,
-}
-
-/// A call as its submission left it.
-pub(crate) struct Submitted {
-    pub(crate) call: Arc<Call>,
-    /// Whether it had been submitted before; then somebody else may have claimed it.
-    pub(crate) replayed: bool,
 }
 
 /// Policy and store, in this process.
@@ -81,59 +75,22 @@ impl Local {
         self.store.call(id).await?.ok_or(GateError::Rejected(Rejection::NotFound("call")))
     }
 
-    pub(crate) async fn submit(
-        self: &Arc<Self>,
-        asks: &Arc<Asks>,
-        tool: &dyn Tool,
-        definition: &Arc<Definition>,
-        checked: Checked,
-        claim: Option<Claimant>,
-    ) -> Result<Submitted, GateError> {
-        self.write_down(definition).await?;
-        self.freeze(asks, Some((tool, definition)), checked, claim).await
-    }
-
-    pub(crate) async fn submit_unknown(
-        self: &Arc<Self>,
-        asks: &Arc<Asks>,
-        proposal: Proposal,
-    ) -> Result<Arc<Call>, GateError> {
-        proposal.check_names()?;
-        let refusal = Refusal::new(RefusalKind::UnknownTool).because(format!("there is no tool `{}`", proposal.tool));
-        let refused = Checked::refused(proposal, Json::empty(), refusal);
-        Ok(self.freeze(asks, None, refused, None).await?.call)
-    }
-
-    pub(crate) async fn submit_undefined(
-        self: &Arc<Self>,
-        asks: &Arc<Asks>,
-        proposal: Proposal,
-        claim: Option<Claimant>,
-    ) -> Result<Submitted, GateError> {
-        proposal.check_names()?;
-        let checked = match parse(&proposal, &self.limits) {
-            Ok(arguments) => Checked::passed(proposal, arguments),
-            Err(refusal) => Checked::refused(proposal, Json::empty(), refusal),
-        };
-        self.freeze(asks, None, checked, claim).await
-    }
-
     /// Freezes the bytes, judges them, and writes the call down. Nothing changes the arguments after this line.
-    async fn freeze(
+    pub(crate) async fn freeze(
         self: &Arc<Self>,
         asks: &Arc<Asks>,
-        known: Option<(&dyn Tool, &Arc<Definition>)>,
+        defined: Option<Defined<'_>>,
         checked: Checked,
         claim: Option<Claimant>,
     ) -> Result<Submitted, GateError> {
         let id = CallId::new();
         for _ in 0..STALE_RETRIES {
             let policy = self.policy.load_full();
-            let definition = known.map(|(_, definition)| definition);
+            let definition = defined.map(|defined| defined.definition);
             let mut submission = self.submission(asks, id, definition, &checked, &policy);
             submission.claim.clone_from(&claim);
-            if let Some((tool, _)) = known {
-                self.preview(tool, &mut submission.call).await;
+            if let Some(defined) = defined {
+                self.preview(defined, &mut submission.call).await;
             }
             match self.store.run(Op::Submit(Box::new(submission))).await {
                 Err(Failure::Rejected(Rejection::StalePolicy)) => self.follow_store().await?,
@@ -208,15 +165,10 @@ impl Local {
     }
 
     /// Lets the tool show what a call would change, where people will be asked about it.
-    async fn preview(&self, tool: &dyn Tool, call: &mut NewCall) {
-        if call.refusal.is_some() || call.verdict.effect != Effect::Ask {
-            return;
-        }
-        match preview(tool, &call.facts.arguments).await {
-            Ok(None) => {}
-            Ok(Some(preview)) => call.payload = Some(self.masked(&preview)),
-            // Stops no call; but what the agent gave along must not pass for what the tool would have shown.
-            Err(NoPreview) => call.payload = None,
+    async fn preview(&self, defined: Defined<'_>, call: &mut NewCall) {
+        if call.refusal.is_none() && call.verdict.effect == Effect::Ask {
+            let shown = defined.payload(&call.facts.arguments, call.payload.take()).await;
+            call.payload = shown.map(|payload| self.masked(&payload));
         }
     }
 
@@ -381,7 +333,7 @@ impl Local {
         }
     }
 
-    async fn write_down(&self, definition: &Definition) -> Result<(), GateError> {
+    pub(crate) async fn write_down(&self, definition: &Definition) -> Result<(), GateError> {
         let digest = definition.digest();
         if self.known.lock().is_ok_and(|known| known.contains(&digest)) {
             return Ok(());
@@ -455,45 +407,8 @@ impl Local {
         }
     }
 
-    pub(crate) async fn cancel_all(&self, filter: CallFilter, refusal: &Refusal) -> Result<usize, GateError> {
-        let mut cancelled = 0;
-        let mut filter = CallFilter { holding: true, limit: Some(limits::PAGE_ROWS), ..filter };
-        loop {
-            let calls = self.store.calls(filter.clone()).await?;
-            let Some(last) = calls.last() else { return Ok(cancelled) };
-            filter.after = Some(last.id);
-            for call in calls {
-                match self.store.run(Op::Cancel { call: call.id, refusal: refusal.clone() }).await {
-                    Ok(_) => cancelled += 1,
-                    Err(Failure::Rejected(_)) => {}
-                    Err(Failure::Store(error)) => return Err(error.into()),
-                }
-            }
-        }
-    }
-
-    pub(crate) async fn supersede(&self, old: &DefinitionDigest) -> Result<usize, GateError> {
-        let refusal = Refusal::new(RefusalKind::Superseded).because("the tool's definition changed");
-        let mut superseded = 0;
-        let mut filter = CallFilter { holding: true, limit: Some(limits::PAGE_ROWS), ..CallFilter::default() };
-        loop {
-            let calls = self.store.calls(filter.clone()).await?;
-            let Some(last) = calls.last() else { break };
-            filter.after = Some(last.id);
-            for call in calls.iter().filter(|call| call.definition.as_ref() == Some(old)) {
-                match self.store.run(Op::Cancel { call: call.id, refusal: refusal.clone() }).await {
-                    Ok(_) => superseded += 1,
-                    Err(Failure::Rejected(_)) => {}
-                    Err(Failure::Store(error)) => return Err(error.into()),
-                }
-            }
-        }
-        self.void_grants(old).await?;
-        Ok(superseded)
-    }
-
     /// SECURITY: a grant covers no other definition; revoked, it does not come back when the old one is put back either.
-    async fn void_grants(&self, old: &DefinitionDigest) -> Result<(), GateError> {
+    pub(crate) async fn void_grants(&self, old: &DefinitionDigest) -> Result<(), GateError> {
         let made_for_it = |grant: &Grant| grant.definition.as_ref() == Some(old) && grant.revoked.is_none();
         for grant in self.store.grants().await?.into_iter().filter(made_for_it) {
             self.store.run(Op::Revoke { grant: grant.id, by: Who::program("program:gate") }).await?;
@@ -502,8 +417,7 @@ impl Local {
     }
 
     pub(crate) fn admit(&self, definition: &Definition) -> Result<(), GateError> {
-        let not_admitted = |why: String| GateError::NotAdmitted { tool: definition.tool.to_string(), why };
-        definition.schema().map_err(|error| not_admitted(error.to_string()))?;
+        usable(definition)?;
         let facts = Facts {
             tool: definition.tool.clone(),
             toolset: definition.toolset.clone(),
@@ -514,7 +428,7 @@ impl Local {
             places: Places::default(),
             at: SystemClock.now(),
         };
-        self.policy.load().admits(&facts).map_err(not_admitted)
+        self.policy.load().admits(&facts).map_err(|why| not_admitted(definition, why))
     }
 
     pub(crate) async fn set_policy(&self, policy: Policy) -> Result<(), GateError> {
@@ -547,6 +461,15 @@ impl Local {
             Outcome::MayHaveApplied { why } => Outcome::MayHaveApplied { why },
         }
     }
+}
+
+/// Whether arguments for a tool can be checked at all.
+pub(super) fn usable(definition: &Definition) -> Result<(), GateError> {
+    definition.schema().map(drop).map_err(|error| not_admitted(definition, error.to_string()))
+}
+
+fn not_admitted(definition: &Definition, why: String) -> GateError {
+    GateError::NotAdmitted { tool: definition.tool.to_string(), why }
 }
 
 /// What becomes of a hold that reaches nobody.

@@ -4,10 +4,13 @@
 //! [`Gate::wait`] is the only step that does; "ask and block" is the two in sequence, "pause now, resume after a
 //! restart" the same two in different processes.
 
+mod backend;
 mod bounded;
 mod builder;
+mod here;
 mod hooks;
 mod local;
+mod operate;
 mod preview;
 mod proposal;
 mod scope;
@@ -19,31 +22,28 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 
+pub use backend::{Backend, Defined, Submitted};
 pub(crate) use bounded::within;
 pub use builder::{BuildError, GateBuilder};
-pub use hooks::{Authorized, HookAnswer, Proposed};
+pub use hooks::{Authorized, Checked, HookAnswer, Proposed};
 pub use local::Decided;
 pub use preview::{Counted, Example, GrantPreview};
 pub use proposal::Proposal;
-pub use scope::Scope;
+pub use scope::{Asks, Scope};
 
 use crate::call::{Call, CallState, Outcome};
 use crate::digest::DefinitionDigest;
-use crate::event::{Cursor, Draft, Event, EventName};
-use crate::grant::{Grant, Remember};
-use crate::hold::{Decision, Who};
-use crate::id::{CallId, GrantId, HoldId};
+use crate::id::{CallId, HoldId};
 use crate::json::Json;
-use crate::limits;
-use crate::permit::Permit;
-use crate::policy::Policy;
+use crate::limits::{self, Limits};
+use crate::permit::{Permit, tampered};
 use crate::refusal::{Refusal, RefusalKind};
-use crate::store::{CallFilter, Claimant, EventFilter, Failure, Op, Store, StoreError};
+use crate::store::{Claimant, Failure, Op, Store, StoreError};
 use crate::tool::{Tool, ToolError, Verified};
 use crate::transition::Rejection;
 use hooks::Hooks;
-use local::{Local, Submitted};
-use scope::{Asks, Reach};
+use local::Local;
+use scope::Reach;
 
 /// Why the gate could not do its job. A refusal is no error: it is a state of the call.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +72,15 @@ pub enum GateError {
     /// A new policy is broken; the last good one stays in force.
     #[error("the policy is broken and the last good one stays in force:\n{0}")]
     BrokenPolicy(String),
+    /// Only a gate that has policy and store itself does this; on a remote one it is done at the server.
+    #[error("a remote gate cannot {0}: that is done where its policy and its people are")]
+    Remote(&'static str),
+    /// The server behind a remote gate does not answer; what was asked for may or may not be done. Nothing was run.
+    #[error("the server behind the gate cannot be reached: {0}")]
+    Unreachable(String),
+    /// The server behind a remote gate will not serve this one.
+    #[error("the server behind the gate refuses: {0}")]
+    Refused(String),
 }
 
 impl From<Failure> for GateError {
@@ -92,19 +101,36 @@ pub enum Claimed {
     Not(Arc<Call>),
 }
 
+/// In whose name a gate claims.
+#[derive(Clone)]
+enum Owner {
+    /// An executor that makes many claims.
+    Executor(Arc<str>),
+    /// One claim alone: made again under its name, it is the same claim.
+    Claim(Arc<str>),
+}
+
 /// Judges, holds, permits and records calls. Cheap to clone; all clones are the same gate.
+///
+/// Behind it stands a [`Backend`]: policy and store of this process, or a server that has them.
 #[derive(Clone)]
 pub struct Gate {
-    local: Arc<Local>,
+    backend: Arc<dyn Backend>,
+    /// The same, where it is in this process.
+    local: Option<Arc<Local>>,
+    limits: Arc<Limits>,
     hooks: Arc<Hooks>,
     asks: Arc<Asks>,
-    owner: Arc<str>,
+    owner: Owner,
     lease: Duration,
 }
 
 impl std::fmt::Debug for Gate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Gate({}, policy {})", self.owner, self.policy().version())
+        match &self.local {
+            Some(local) => write!(f, "Gate({}, policy {})", self.owner.name(), local.policy.load().version()),
+            None => write!(f, "Gate({}, remote)", self.owner.name()),
+        }
     }
 }
 
@@ -112,6 +138,20 @@ impl Gate {
     /// Begins a gate.
     pub fn builder() -> GateBuilder {
         GateBuilder::default()
+    }
+
+    /// A gate over another backend than a policy and store of this process. People decide where that one is.
+    pub fn over(backend: Arc<dyn Backend>) -> Gate {
+        let limits = Limits::default();
+        Gate {
+            backend,
+            local: None,
+            lease: limits.lease(),
+            limits: Arc::new(limits),
+            hooks: Arc::default(),
+            asks: Arc::new(Asks { reach: Reach::Elsewhere, hold_life: None }),
+            owner: Owner::Executor(builder::this_process()),
+        }
     }
 
     /// The same gate as one agent sees it: with checks of its own after the gate's, and perhaps an approver of its own.
@@ -130,9 +170,28 @@ impl Gate {
         Gate { asks: Arc::clone(&other.asks), ..self.clone() }
     }
 
+    /// The same gate for one claim of an executor elsewhere, under a name that no other claim has.
+    ///
+    /// An executor whose answer was lost asks again under that name and is given its permit again, for the same fence.
+    /// SECURITY: whoever hands out permits by this must pass on names that executors draw at random, claim by claim:
+    /// two executors with one name would both run.
+    pub fn claiming_as(&self, name: impl Into<Arc<str>>) -> Gate {
+        Gate { owner: Owner::Claim(name.into()), ..self.clone() }
+    }
+
     /// Whether two gates share policy and store, whatever their scopes.
     pub fn is_same(&self, other: &Gate) -> bool {
-        Arc::ptr_eq(&self.local, &other.local)
+        Arc::ptr_eq(&self.backend, &other.backend)
+    }
+
+    /// Whether a server stands behind this gate, and not a policy and store of this process.
+    pub fn is_remote(&self) -> bool {
+        self.local.is_none()
+    }
+
+    /// Policy and store, where they are here.
+    fn local(&self, what: &'static str) -> Result<&Arc<Local>, GateError> {
+        self.local.as_ref().ok_or(GateError::Remote(what))
     }
 
     /// Takes a call the whole way, waiting for people where they are asked: the blocking style.
@@ -166,76 +225,100 @@ impl Gate {
 
     /// Proposes a call: checks it, freezes its bytes, judges it. Never waits for a person.
     pub async fn submit(&self, tool: &dyn Tool, proposal: Proposal) -> Result<Arc<Call>, GateError> {
-        let definition = tool.definition();
-        let checked = self.hooks.check(tool, &definition, proposal, &self.local.limits).await?;
-        Ok(self.local.submit(&self.asks, tool, &definition, checked, None).await?.call)
+        let definition = &tool.definition();
+        let checked = self.hooks.check(tool, definition, proposal, &self.limits).await?;
+        Ok(self.backend.submit(&self.asks, Some(Defined { tool, definition }), checked, None).await?.call)
     }
 
     /// Proposes a call and, where it is allowed, claims it in the same transaction: one write instead of two.
     ///
     /// A call that waits for people, was submitted before, or cannot be claimed just now is not claimed.
     pub async fn submit_and_claim(&self, tool: &dyn Tool, proposal: Proposal) -> Result<Claimed, GateError> {
-        let definition = tool.definition();
-        let checked = self.hooks.check(tool, &definition, proposal, &self.local.limits).await?;
+        let definition = &tool.definition();
+        let checked = self.hooks.check(tool, definition, proposal, &self.limits).await?;
         let claimant = self.claimant(Some(definition.digest()));
-        let submitted = self.local.submit(&self.asks, tool, &definition, checked, Some(claimant)).await?;
-        self.permit_first(submitted).await
+        let defined = Some(Defined { tool, definition });
+        self.permit_first(self.backend.submit(&self.asks, defined, checked, Some(claimant)).await?).await
     }
 
     /// Records a call that the agent's runtime does not let through: refused before any rule is asked, and nobody is.
     pub async fn refuse(&self, tool: &dyn Tool, proposal: Proposal, refusal: Refusal) -> Result<Arc<Call>, GateError> {
-        proposal.check_names()?;
-        let arguments = hooks::parse(&proposal, &self.local.limits).unwrap_or_else(|_| Json::empty());
-        let refused = hooks::Checked::refused(proposal, arguments, refusal);
-        Ok(self.local.submit(&self.asks, tool, &tool.definition(), refused, None).await?.call)
+        let definition = &tool.definition();
+        let refused = self.refused(proposal, refusal)?;
+        Ok(self.backend.submit(&self.asks, Some(Defined { tool, definition }), refused, None).await?.call)
+    }
+
+    /// Records such a call of a tool whose definition nobody gave.
+    pub async fn refuse_undefined(&self, proposal: Proposal, refusal: Refusal) -> Result<Arc<Call>, GateError> {
+        let refused = self.refused(proposal, refusal)?;
+        Ok(self.backend.submit(&self.asks, None, refused, None).await?.call)
     }
 
     /// Records a call to a tool that does not exist: refused, nobody is asked.
     pub async fn refuse_unknown(&self, proposal: Proposal) -> Result<Arc<Call>, GateError> {
-        self.local.submit_unknown(&self.asks, proposal).await
+        proposal.check_names()?;
+        let refusal = Refusal::new(RefusalKind::UnknownTool).because(format!("there is no tool `{}`", proposal.tool));
+        let refused = Checked::refused(proposal, Json::empty(), refusal);
+        Ok(self.backend.submit(&self.asks, None, refused, None).await?.call)
+    }
+
+    fn refused(&self, proposal: Proposal, refusal: Refusal) -> Result<Checked, GateError> {
+        proposal.check_names()?;
+        let arguments = hooks::parse(&proposal, &self.limits).unwrap_or_else(|_| Json::empty());
+        Ok(Checked::refused(proposal, arguments, refusal))
     }
 
     /// Proposes a call of a tool that runs elsewhere and whose definition nobody gave. Judged by the policy alone.
     pub async fn submit_undefined(&self, proposal: Proposal) -> Result<Arc<Call>, GateError> {
-        Ok(self.local.submit_undefined(&self.asks, proposal, None).await?.call)
+        let checked = self.undefined(proposal)?;
+        Ok(self.backend.submit(&self.asks, None, checked, None).await?.call)
     }
 
     /// Proposes such a call and, where it is allowed, claims it as [`Gate::submit_and_claim`] does.
     pub async fn submit_undefined_and_claim(&self, proposal: Proposal) -> Result<Claimed, GateError> {
-        let submitted = self.local.submit_undefined(&self.asks, proposal, Some(self.claimant(None))).await?;
+        let checked = self.undefined(proposal)?;
+        let submitted = self.backend.submit(&self.asks, None, checked, Some(self.claimant(None))).await?;
         self.permit_first(submitted).await
+    }
+
+    fn undefined(&self, proposal: Proposal) -> Result<Checked, GateError> {
+        proposal.check_names()?;
+        Ok(match hooks::parse(&proposal, &self.limits) {
+            Ok(arguments) => Checked::passed(proposal, arguments),
+            Err(refusal) => Checked::refused(proposal, Json::empty(), refusal),
+        })
     }
 
     /// Waits until a call no longer waits for people.
     pub async fn wait(&self, id: CallId) -> Result<Arc<Call>, GateError> {
-        self.local.wait(id, |call| call.state != CallState::Pending).await
+        self.backend.wait(id).await
     }
 
     /// Reads a call.
     pub async fn get(&self, id: CallId) -> Result<Arc<Call>, GateError> {
-        self.local.get(id).await
+        self.backend.get(id).await
     }
 
     /// Takes a call to run it. Durable before it returns; a call is claimed once.
     pub async fn claim(&self, id: CallId, definition: Option<DefinitionDigest>) -> Result<Claimed, GateError> {
-        let call = match self.local.claim(id, self.claimant(definition)).await {
-            Ok(call) => call,
+        match self.backend.claim(id, self.claimant(definition)).await {
+            Ok(call) => self.permit(call).await,
             Err(GateError::Rejected(Rejection::AlreadyClaimed(_) | Rejection::WrongState(_))) => {
-                return Ok(Claimed::Not(self.get(id).await?));
+                let call = self.get(id).await?;
+                if self.owner.has(&call) { self.permit(call).await } else { Ok(Claimed::Not(call)) }
             }
-            Err(error) => return Err(error),
-        };
-        self.permit(call).await
+            Err(error) => Err(error),
+        }
     }
 
     fn claimant(&self, definition: Option<DefinitionDigest>) -> Claimant {
-        let attempts = self.local.limits.attempts;
-        Claimant { owner: Arc::clone(&self.owner), definition, lease: self.lease, attempts }
+        let (owner, attempts) = (Arc::clone(self.owner.name()), self.limits.attempts);
+        Claimant { owner, definition, lease: self.lease, attempts }
     }
 
     /// SECURITY: a call that was submitted before may be in other hands; only the submission that is new has its claim.
     async fn permit_first(&self, submitted: Submitted) -> Result<Claimed, GateError> {
-        match submitted.replayed {
+        match submitted.replayed && !self.owner.has(&submitted.call) {
             true => Ok(Claimed::Not(submitted.call)),
             false => self.permit(submitted.call).await,
         }
@@ -248,28 +331,30 @@ impl Gate {
         }
         match Permit::checked(Arc::clone(&call), self.clone()) {
             Ok(permit) => Ok(Claimed::Permit(permit)),
-            Err(refusal) => {
-                let error = refusal.reason.clone().unwrap_or_default();
-                let fence = call.lease.as_ref().map_or(0, |lease| lease.fence);
-                let outcome = Outcome::Failed { error, refusal: Some(refusal) };
-                Ok(Claimed::Not(self.finish(call.id, fence, outcome).await?))
-            }
+            Err(refusal) => self.give_up(&call, refusal).await.map(Claimed::Not),
         }
+    }
+
+    /// Ends a claimed call that gets no permit. Nothing of it ran.
+    async fn give_up(&self, call: &Call, refusal: Refusal) -> Result<Arc<Call>, GateError> {
+        let error = refusal.reason.clone().unwrap_or_default();
+        let fence = call.lease.as_ref().map_or(0, |lease| lease.fence);
+        self.finish(call.id, fence, Outcome::Failed { error, refusal: Some(refusal) }).await
     }
 
     /// Runs a tool with its permit and records the outcome. The permit is gone afterwards, whatever happens.
     ///
     /// A tool that panics, or whose lease is lost, leaves a doubt rather than a failure: nobody knows what it did.
     pub async fn run(&self, permit: Permit, tool: &dyn Tool) -> Result<Arc<Call>, GateError> {
-        let id = permit.call().id;
+        let (id, lease) = (permit.call().id, permit.lease().min(self.lease).max(limits::LEAST_LEASE));
         let running = permit.start();
         let fence = running.fence();
         let body = AssertUnwindSafe(tool.run(running)).catch_unwind();
         let outcome = tokio::select! {
             ended = body => outcome_of(ended),
-            why = self.keep_lease(id, fence) => Outcome::MayHaveApplied { why },
+            why = self.keep_lease(id, fence, lease) => Outcome::MayHaveApplied { why },
         };
-        match self.finish(id, fence, self.local.redact_outcome(outcome)).await {
+        match self.finish(id, fence, outcome).await {
             // The lease ran out meanwhile: the call is in doubt, or another attempt has it. Say what stands.
             Err(GateError::Rejected(_)) => self.get(id).await,
             finished => finished,
@@ -278,12 +363,12 @@ impl Gate {
 
     /// Records how a run ended.
     pub async fn finish(&self, id: CallId, fence: u64, outcome: Outcome) -> Result<Arc<Call>, GateError> {
-        self.local.run(Op::Finish { call: id, fence, outcome }).await
+        self.backend.run(Op::Finish { call: id, fence, outcome }).await
     }
 
     /// Asks a verifiable tool about a call in doubt, and settles the doubt by its word.
     pub async fn verify(&self, tool: &dyn Tool, id: CallId) -> Result<Arc<Call>, GateError> {
-        let call = self.local.run(Op::Tick { call: id }).await?;
+        let call = self.backend.run(Op::Tick { call: id }).await?;
         let Some(lease) = call.lease.as_ref().filter(|_| call.state == CallState::InDoubt) else { return Ok(call) };
         if call.repeat != crate::call::Repeat::Verifiable {
             return Ok(call);
@@ -297,134 +382,11 @@ impl Gate {
         self.finish(id, lease.fence, outcome).await
     }
 
-    /// Decides a hold, from anywhere.
-    pub async fn decide(&self, hold: HoldId, decision: Decision) -> Result<Decided, GateError> {
-        self.decide_among(hold, decision, &[]).await
-    }
-
-    /// Decides a hold as somebody whose account names these groups, beside those that the policy names.
-    pub async fn decide_among(
-        &self,
-        hold: HoldId,
-        decision: Decision,
-        groups: &[Arc<str>],
-    ) -> Result<Decided, GateError> {
-        self.local.decide(&self.asks, hold, decision, groups).await
-    }
-
-    /// Shows a grant before a decision makes it: as a rule, with calls it covers and how many it would have covered.
-    ///
-    /// Rejects what the decision itself would be rejected for. Reads [`limits::PREVIEW_CALLS`] past calls at most.
-    pub async fn preview_grant(&self, hold: HoldId, remember: &Remember) -> Result<GrantPreview, GateError> {
-        self.local.preview_grant(&self.asks, hold, None, remember).await
-    }
-
-    /// Shows a grant as [`Gate::preview_grant`] does, for a decision that also edits the arguments.
-    pub async fn preview_edited_grant(
-        &self,
-        hold: HoldId,
-        arguments: &Json,
-        remember: &Remember,
-    ) -> Result<GrantPreview, GateError> {
-        self.local.preview_grant(&self.asks, hold, Some(arguments), remember).await
-    }
-
-    /// Withdraws a call that does not run yet. Withdrawing it again is no error.
-    pub async fn cancel(&self, id: CallId) -> Result<Arc<Call>, GateError> {
-        self.local.run(Op::Cancel { call: id, refusal: Refusal::new(RefusalKind::Cancelled) }).await
-    }
-
-    /// Withdraws every waiting call the filter names. Returns how many.
-    pub async fn cancel_all(&self, filter: CallFilter) -> Result<usize, GateError> {
-        self.local.cancel_all(filter, &Refusal::new(RefusalKind::Cancelled)).await
-    }
-
-    /// Stops every claim at once, for one agent or for all. Ends nothing.
-    pub async fn halt(&self, agent: Option<&str>, by: &str, reason: Option<&str>) -> Result<(), GateError> {
-        let op = Op::Halt { agent: agent.map(Arc::from), by: by.into(), reason: reason.map(str::to_owned) };
-        self.store().run(op).await?;
-        Ok(())
-    }
-
-    /// Lets claims go on.
-    pub async fn lift(&self, agent: Option<&str>, by: &str) -> Result<(), GateError> {
-        self.store().run(Op::Lift { agent: agent.map(Arc::from), by: by.into() }).await?;
-        Ok(())
-    }
-
-    /// Revokes a grant. It acts at the next claim.
-    pub async fn revoke(&self, grant: GrantId, by: Who) -> Result<Grant, GateError> {
-        let applied = self.store().run(Op::Revoke { grant, by }).await?;
-        applied.grant.map(|grant| *grant).ok_or(GateError::Rejected(Rejection::NotFound("grant")))
-    }
-
-    /// Tries a tool against the policy, before it is ever called. One that cannot be judged is not to be offered.
-    pub fn admit(&self, tool: &dyn Tool) -> Result<(), GateError> {
-        self.local.admit(&tool.definition())
-    }
-
-    /// A tool's definition changed: calls that wait for the old one are withdrawn, and its grants are revoked.
-    ///
-    /// Returns how many calls were withdrawn.
-    pub async fn supersede(&self, old: &DefinitionDigest) -> Result<usize, GateError> {
-        self.local.supersede(old).await
-    }
-
-    /// The policy in force.
-    pub fn policy(&self) -> Arc<Policy> {
-        self.local.policy.load_full()
-    }
-
-    /// Puts another policy in force, for the next judging and for every claim.
-    pub async fn set_policy(&self, policy: Policy) -> Result<(), GateError> {
-        self.local.set_policy(policy).await
-    }
-
-    /// Reads a policy and puts it in force. A broken one is recorded and changes nothing.
-    pub async fn load_policy(&self, yaml: &str) -> Result<(), GateError> {
-        match Policy::from_yaml(yaml) {
-            Ok(policy) => self.set_policy(policy).await,
-            Err(errors) => {
-                self.reject_policy(&errors.to_string()).await?;
-                Err(GateError::BrokenPolicy(errors.to_string()))
-            }
-        }
-    }
-
-    /// Records that a policy was broken and the last good one stays.
-    pub async fn reject_policy(&self, problem: &str) -> Result<(), GateError> {
-        let mut problem = problem.to_owned();
-        problem.truncate(problem.floor_char_boundary(limits::NOTE_BYTES));
-        let draft = Draft::new(EventName::PolicyRejected).text("problem", &problem);
-        self.store().run(Op::Note { chain: crate::call::Chain::system(), draft }).await?;
-        Ok(())
-    }
-
-    /// Does what time brings to calls nobody waits for: expiry, lapse, doubt. Returns how many moved.
-    pub async fn sweep(&self) -> Result<usize, GateError> {
-        self.local.sweep().await
-    }
-
-    /// Signs the heads of all chains that moved, if the gate has a key.
-    pub async fn checkpoint(&self) -> Result<(), GateError> {
-        self.local.checkpoint().await
-    }
-
-    /// Reads events after a cursor and, where there are none yet, waits for some.
-    pub async fn next_events(&self, after: Cursor, filter: EventFilter) -> Result<Vec<Event>, GateError> {
-        loop {
-            let listener = self.store().bell().listen_any();
-            let events = self.store().events(after, filter.clone()).await?;
-            if !events.is_empty() {
-                return Ok(events);
-            }
-            listener.await;
-        }
-    }
-
     /// The store behind the gate.
+    ///
+    /// A remote gate has a view of one: it reads the calls of its credential at the server, and keeps records here.
     pub fn store(&self) -> &Arc<dyn Store> {
-        &self.local.shared
+        self.backend.store()
     }
 
     /// Opens a hold from inside a run and waits until it closes.
@@ -435,7 +397,7 @@ impl Gate {
         hint: &str,
         payload: Json,
     ) -> Result<(Arc<Call>, HoldId), GateError> {
-        self.local.ask(&self.asks, call, fence, hint, payload).await
+        self.backend.ask(&self.asks, call, fence, hint, payload).await
     }
 
     /// A halted claim ends nothing: it is tried again when the halt is lifted, until the call itself lapses.
@@ -444,32 +406,37 @@ impl Gate {
             return Ok(Claimed::Not(call));
         }
         loop {
-            let listener = self.store().bell().listen(call.id);
             match self.claim(call.id, Some(tool.definition().digest())).await {
-                Err(GateError::Rejected(Rejection::Halted)) => self.local.until(listener, &call).await?,
+                Err(GateError::Rejected(Rejection::Halted)) => self.backend.lifted(&call).await?,
+                // SECURITY: what was approved is what was claimed, or nothing runs.
+                Ok(Claimed::Permit(permit)) if permit.call().digest != call.digest => {
+                    return self.give_up(permit.call(), tampered()).await.map(Claimed::Not);
+                }
                 claimed => return claimed,
             }
         }
     }
 
     /// Renews the lease at a third of its length; returns, with the reason, when it is lost.
-    async fn keep_lease(&self, id: CallId, fence: u64) -> String {
-        let mut lost_at = tokio::time::Instant::now() + self.lease;
+    async fn keep_lease(&self, id: CallId, fence: u64, lease: Duration) -> String {
+        let mut lost_at = tokio::time::Instant::now() + lease;
         loop {
-            tokio::time::sleep(self.lease / 3).await;
+            tokio::time::sleep(lease / 3).await;
             let asked_at = tokio::time::Instant::now();
-            let renew = self.store().run(Op::Renew { call: id, fence, lease: self.lease });
+            let renew = self.backend.renew(id, fence, lease);
             // A store that does not answer is a store that failed: the run ends before somebody else may think it did.
-            let problem = match tokio::time::timeout_at(lost_at - self.lease / 3, renew).await {
+            let problem = match tokio::time::timeout_at(lost_at - lease / 3, renew).await {
                 Ok(Ok(_)) => {
-                    lost_at = asked_at + self.lease;
+                    lost_at = asked_at + lease;
                     continue;
                 }
-                Ok(Err(Failure::Rejected(rejection))) => return format!("the lease was lost: {rejection}"),
-                Ok(Err(Failure::Store(error))) => error.to_string(),
+                Ok(Err(error @ (GateError::Rejected(_) | GateError::Refused(_)))) => {
+                    return format!("the lease was lost: {error}");
+                }
+                Ok(Err(error)) => error.to_string(),
                 Err(_) => "the store did not answer".to_owned(),
             };
-            if tokio::time::Instant::now() + self.lease / 3 >= lost_at {
+            if tokio::time::Instant::now() + lease / 3 >= lost_at {
                 return format!("the lease could not be renewed: {problem}");
             }
         }

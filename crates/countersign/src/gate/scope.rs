@@ -27,12 +27,25 @@ pub(crate) enum Reach {
 
 /// How holds are put to people: whom they reach, and how long they may wait at most.
 #[derive(Clone)]
-pub(crate) struct Asks {
+pub struct Asks {
     pub(crate) reach: Reach,
     pub(crate) hold_life: Option<Duration>,
 }
 
 impl Asks {
+    /// The longest a hold may wait, where that is less than the rules say.
+    pub fn hold_life(&self) -> Option<Duration> {
+        self.hold_life
+    }
+
+    /// Whether this process has somebody of its own to ask: an approver function, or a channel.
+    pub fn asks_here(&self) -> bool {
+        match self.reach {
+            Reach::Nobody | Reach::Elsewhere => false,
+            Reach::Approver(_) | Reach::Channel(_) => true,
+        }
+    }
+
     /// Shortens the life a hold would have, never lengthens it.
     pub(crate) fn cap(&self, mut verdict: Verdict) -> Verdict {
         let Some(most) = self.hold_life.map(Life::For) else { return verdict };

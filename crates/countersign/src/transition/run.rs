@@ -125,6 +125,10 @@ pub(super) fn ask(call: &mut Call, asking: &Asking, now: Time) -> Result<Moved, 
         return Err(Rejection::WrongState(call.state));
     }
     current(call, asking.fence)?;
+    if call.holds.iter().any(|hold| hold.id == asking.hold) {
+        // The same question again, by an executor that did not hear that it was asked.
+        return Ok(Moved::default());
+    }
     if call.holds.len() >= asking.most {
         return Err(Rejection::Limit { what: "holds in one call", limit: asking.most as u64 });
     }

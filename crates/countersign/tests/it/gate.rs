@@ -1,6 +1,7 @@
 //! Behaviours of the gate on the memory store, one promise a test.
 
 mod approvers;
+mod backend;
 mod basics;
 pub(crate) mod desk;
 mod edits;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use countersign::call::Declared;
+use countersign::place::Places;
 use countersign::{Definition, Json, Running, Tool, ToolError, ToolId};
 use countersign_api::wire;
 
@@ -11,13 +12,14 @@ use countersign_api::wire;
 pub(super) struct Elsewhere {
     definition: Arc<Definition>,
     declared: Declared,
+    places: Places,
 }
 
 impl Elsewhere {
-    /// The tool as it is described.
-    pub(super) fn new(tool: ToolId, definition: wire::Definition) -> Elsewhere {
+    /// The tool as it is described, and where it says that its arguments point.
+    pub(super) fn new(tool: ToolId, definition: wire::Definition, places: Places) -> Elsewhere {
         let declared = definition.declared;
-        Elsewhere { definition: Arc::new(definition.of(tool)), declared }
+        Elsewhere { definition: Arc::new(definition.of(tool)), declared, places }
     }
 }
 
@@ -29,6 +31,10 @@ impl Tool for Elsewhere {
 
     fn declares(&self, _arguments: &Json) -> Result<Declared, String> {
         Ok(self.declared)
+    }
+
+    async fn places(&self, _arguments: &Json) -> Result<Places, String> {
+        Ok(self.places.clone())
     }
 
     async fn run(&self, _running: Running) -> Result<Json, ToolError> {

@@ -1,0 +1,195 @@
+//! What people, operators and toolsets do with a gate, beside the path of a call.
+
+use std::sync::{Arc, LazyLock};
+
+use crate::call::{Call, Chain};
+use crate::digest::DefinitionDigest;
+use crate::event::{Cursor, Draft, Event, EventName};
+use crate::gate::{Decided, Gate, GateError, GrantPreview, local};
+use crate::grant::{Grant, Remember};
+use crate::hold::{Decision, Who};
+use crate::id::{CallId, GrantId, HoldId};
+use crate::json::Json;
+use crate::limits;
+use crate::policy::Policy;
+use crate::refusal::{Refusal, RefusalKind};
+use crate::store::{CallFilter, EventFilter, Op};
+use crate::tool::Tool;
+use crate::transition::Rejection;
+
+impl Gate {
+    /// Decides a hold, from anywhere.
+    pub async fn decide(&self, hold: HoldId, decision: Decision) -> Result<Decided, GateError> {
+        self.decide_among(hold, decision, &[]).await
+    }
+
+    /// Decides a hold as somebody whose account names these groups, beside those that the policy names.
+    pub async fn decide_among(
+        &self,
+        hold: HoldId,
+        decision: Decision,
+        groups: &[Arc<str>],
+    ) -> Result<Decided, GateError> {
+        self.local("decide")?.decide(&self.asks, hold, decision, groups).await
+    }
+
+    /// Shows a grant before a decision makes it: as a rule, with calls it covers and how many it would have covered.
+    ///
+    /// Rejects what the decision itself would be rejected for. Reads [`limits::PREVIEW_CALLS`] past calls at most.
+    pub async fn preview_grant(&self, hold: HoldId, remember: &Remember) -> Result<GrantPreview, GateError> {
+        self.local("preview a grant")?.preview_grant(&self.asks, hold, None, remember).await
+    }
+
+    /// Shows a grant as [`Gate::preview_grant`] does, for a decision that also edits the arguments.
+    pub async fn preview_edited_grant(
+        &self,
+        hold: HoldId,
+        arguments: &Json,
+        remember: &Remember,
+    ) -> Result<GrantPreview, GateError> {
+        self.local("preview a grant")?.preview_grant(&self.asks, hold, Some(arguments), remember).await
+    }
+
+    /// Withdraws a call that does not run yet. Withdrawing it again is no error.
+    pub async fn cancel(&self, id: CallId) -> Result<Arc<Call>, GateError> {
+        self.backend.run(Op::Cancel { call: id, refusal: Refusal::new(RefusalKind::Cancelled) }).await
+    }
+
+    /// Withdraws every waiting call the filter names. Returns how many.
+    pub async fn cancel_all(&self, filter: CallFilter) -> Result<usize, GateError> {
+        let any = |_: &Call| true;
+        self.withdraw(filter, &Refusal::new(RefusalKind::Cancelled), any).await
+    }
+
+    /// Withdraws the waiting calls of a filter that a test picks. Returns how many.
+    async fn withdraw(
+        &self,
+        filter: CallFilter,
+        refusal: &Refusal,
+        picks: impl Fn(&Call) -> bool,
+    ) -> Result<usize, GateError> {
+        let mut withdrawn = 0;
+        let mut filter = CallFilter { holding: true, limit: Some(limits::PAGE_ROWS), ..filter };
+        loop {
+            let calls = self.store().calls(filter.clone()).await?;
+            let Some(last) = calls.last() else { return Ok(withdrawn) };
+            filter.after = Some(last.id);
+            for call in calls.iter().filter(|call| picks(call)) {
+                match self.backend.run(Op::Cancel { call: call.id, refusal: refusal.clone() }).await {
+                    Ok(_) => withdrawn += 1,
+                    Err(GateError::Rejected(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+
+    /// Stops every claim at once, for one agent or for all. Ends nothing.
+    pub async fn halt(&self, agent: Option<&str>, by: &str, reason: Option<&str>) -> Result<(), GateError> {
+        let op = Op::Halt { agent: agent.map(Arc::from), by: by.into(), reason: reason.map(str::to_owned) };
+        self.local("halt")?.store.run(op).await?;
+        Ok(())
+    }
+
+    /// Lets claims go on.
+    pub async fn lift(&self, agent: Option<&str>, by: &str) -> Result<(), GateError> {
+        let op = Op::Lift { agent: agent.map(Arc::from), by: by.into() };
+        self.local("lift a halt")?.store.run(op).await?;
+        Ok(())
+    }
+
+    /// Revokes a grant. It acts at the next claim.
+    pub async fn revoke(&self, grant: GrantId, by: Who) -> Result<Grant, GateError> {
+        let applied = self.local("revoke a grant")?.store.run(Op::Revoke { grant, by }).await?;
+        applied.grant.map(|grant| *grant).ok_or(GateError::Rejected(Rejection::NotFound("grant")))
+    }
+
+    /// Tries a tool against the policy, before it is ever called. One that cannot be judged is not to be offered.
+    ///
+    /// On a remote gate only its schema is tried here; the server judges each call.
+    pub fn admit(&self, tool: &dyn Tool) -> Result<(), GateError> {
+        let definition = tool.definition();
+        match &self.local {
+            Some(local) => local.admit(&definition),
+            None => local::usable(&definition),
+        }
+    }
+
+    /// A tool's definition changed: calls that wait for the old one are withdrawn, and its grants are revoked.
+    ///
+    /// Returns how many calls were withdrawn. Behind a remote gate the grants are left to the server's operator: they
+    /// cover no other definition.
+    pub async fn supersede(&self, old: &DefinitionDigest) -> Result<usize, GateError> {
+        let refusal = Refusal::new(RefusalKind::Superseded).because("the tool's definition changed");
+        let is_old = |call: &Call| call.definition.as_ref() == Some(old);
+        let withdrawn = self.withdraw(CallFilter::default(), &refusal, is_old).await?;
+        if let Some(local) = &self.local {
+            local.void_grants(old).await?;
+        }
+        Ok(withdrawn)
+    }
+
+    /// The policy in force. A remote gate does not know its server's, and has one that asks about everything in its place.
+    pub fn policy(&self) -> Arc<Policy> {
+        static UNKNOWN: LazyLock<Arc<Policy>> = LazyLock::new(|| Arc::new(Policy::ask_all()));
+        match &self.local {
+            Some(local) => local.policy.load_full(),
+            None => Arc::clone(&UNKNOWN),
+        }
+    }
+
+    /// Puts another policy in force, for the next judging and for every claim.
+    pub async fn set_policy(&self, policy: Policy) -> Result<(), GateError> {
+        self.local("set a policy")?.set_policy(policy).await
+    }
+
+    /// Reads a policy and puts it in force. A broken one is recorded and changes nothing.
+    pub async fn load_policy(&self, yaml: &str) -> Result<(), GateError> {
+        match Policy::from_yaml(yaml) {
+            Ok(policy) => self.set_policy(policy).await,
+            Err(errors) => {
+                self.reject_policy(&errors.to_string()).await?;
+                Err(GateError::BrokenPolicy(errors.to_string()))
+            }
+        }
+    }
+
+    /// Records that a policy was broken and the last good one stays.
+    pub async fn reject_policy(&self, problem: &str) -> Result<(), GateError> {
+        let mut problem = problem.to_owned();
+        problem.truncate(problem.floor_char_boundary(limits::NOTE_BYTES));
+        let draft = Draft::new(EventName::PolicyRejected).text("problem", &problem);
+        self.local("reject a policy")?.store.run(Op::Note { chain: Chain::system(), draft }).await?;
+        Ok(())
+    }
+
+    /// Does what time brings to calls nobody waits for: expiry, lapse, doubt. Returns how many moved.
+    ///
+    /// A server does this by itself, so behind a remote gate there is nothing to do.
+    pub async fn sweep(&self) -> Result<usize, GateError> {
+        match &self.local {
+            Some(local) => local.sweep().await,
+            None => Ok(0),
+        }
+    }
+
+    /// Signs the heads of all chains that moved, if the gate has a key. A server does this by itself, too.
+    pub async fn checkpoint(&self) -> Result<(), GateError> {
+        match &self.local {
+            Some(local) => local.checkpoint().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Reads events after a cursor and, where there are none yet, waits for some.
+    pub async fn next_events(&self, after: Cursor, filter: EventFilter) -> Result<Vec<Event>, GateError> {
+        loop {
+            let listener = self.store().bell().listen_any();
+            let events = self.store().events(after, filter.clone()).await?;
+            if !events.is_empty() {
+                return Ok(events);
+            }
+            listener.await;
+        }
+    }
+}
