@@ -9,7 +9,8 @@ const DEV: &[&str] = &["countersign-testkit", "countersign-benches", "countersig
 const OWNERS: &[(&[&str], &[&str], &str)] = &[
     // The benches measure the store against bare commits.
     (&["rusqlite", "libsqlite3-sys", "sqlx"], &["countersign-store", "countersign-benches"], "SQL"),
-    (&["axum", "tower-http"], &["countersign-server", "countersign-testkit"], "HTTP serving"),
+    // The benches measure the server against bare handlers.
+    (&["axum", "tower-http"], &["countersign-server", "countersign-testkit", "countersign-benches"], "HTTP serving"),
     (&["rmcp"], &["countersign-mcp", "countersign-testkit"], "MCP"),
     (&["genai"], &["countersign-agent"], "model providers"),
     (&["rust-embed"], &["countersign-ui"], "the web app"),
