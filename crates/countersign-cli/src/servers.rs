@@ -49,7 +49,9 @@ pub(crate) async fn connect(
 
 fn described(config: &McpServerConfig, base: &Path, user: Option<User>) -> Result<McpServer, Fault> {
     let mut config = config.clone();
-    if let (Some(user), Some(command)) = (user, config.command.take()) {
+    if let Some(user) = user
+        && let Some(command) = config.command.take()
+    {
         // Through ourselves: this program becomes that user, then the server.
         let words = [RUN_AS.to_owned(), user.to_word(), command];
         config.args.splice(0..0, words);

@@ -33,7 +33,8 @@ pub(crate) async fn count(State(app): State<App>, request: Request, next: Next) 
     let route = request.extensions().get::<MatchedPath>().map_or("page", |path| path.as_str()).to_owned();
     let begun = std::time::Instant::now();
     let response = next.run(request).await;
-    let (status, micros) = (response.status().as_u16(), begun.elapsed().as_micros());
+    let status = response.status().as_u16();
+    let micros = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
     tracing::debug!(method, route, status, micros, "answered");
     if let Ok(mut requests) = app.metrics.requests.lock() {
         // Methods are anybody's to make up; routes and statuses are ours.

@@ -88,6 +88,18 @@ async fn tools_run_as_the_user_that_the_configuration_names() {
     assert!(refused.stderr.contains("`nobody`") && refused.stderr.contains("as root"), "{}", refused.stderr);
 }
 
+/// What starts MCP servers becomes that user before it becomes the server, and does not come back.
+#[test]
+fn a_program_is_started_as_another_user_or_not_at_all() {
+    let bed = Bed::new();
+    let ran = bed.run(["run-as", "65534:65534", "sh", "-c", "id -u; id -G"]);
+    match geteuid().is_root() {
+        true => assert_eq!(ran.expect(0).stdout, "65534\n65534\n"),
+        false => assert!(ran.expect(1).stdout.is_empty()),
+    }
+    bed.run(["run-as", "no-such-user", "true"]).expect(1);
+}
+
 /// A user who is not there, or who may do everything, stops the start; nothing falls back to the server's own.
 #[test]
 fn a_user_that_keeps_nothing_from_tools_stops_the_start() {
