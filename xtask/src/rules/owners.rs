@@ -20,6 +20,11 @@ const OWNERS: &[(&[&str], &[&str], &str)] = &[
         "HTTP",
     ),
     (&["crossterm", "ratatui", "inquire", "indicatif", "anstream", "expectrl"], &["countersign-cli"], "the terminal"),
+    (
+        &["tracing-subscriber", "tracing-opentelemetry", "opentelemetry", "opentelemetry_sdk", "opentelemetry-otlp"],
+        &["countersign-cli"],
+        "where the log and traces go",
+    ),
     (&["clap", "clap_complete"], &["countersign-cli"], "the command line"),
     (&["anyhow"], &["countersign-cli"], "errors without a type"),
 ];
