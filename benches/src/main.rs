@@ -1,10 +1,12 @@
-//! Measures Countersign and says whether each figure meets its goal: `cargo xtask bench core [--json]`, `cargo xtask bench agent`.
+//! Measures Countersign and says whether each figure meets its goal: `cargo xtask bench core [--json]`,
+//! `cargo xtask bench agent`, `cargo xtask bench server`.
 //!
 //! Exits with 1 when a goal is missed.
 
 mod agent;
 mod core;
 mod figure;
+mod server;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -20,7 +22,8 @@ use crate::figure::Figure;
 struct Bench {
     /// What to measure.
     suite: Suite,
-    /// Measures only the groups whose name begins so: judge, memory, sqlite, postgres; memory, sqlite, stream, sessions.
+    /// Measures only the groups whose name begins so: judge, memory, sqlite, postgres; memory, sqlite, stream, sessions;
+    /// holds, calls, cycle, poll, stream.
     #[arg(long, default_value = "")]
     only: String,
     /// What `benches/adk` printed; without it the agent's figures stand alone.
@@ -37,6 +40,11 @@ enum Suite {
     Core,
     /// The agent runtime.
     Agent,
+    /// The approval server.
+    Server,
+    /// What the server's bench starts: readers that connect to the address in `--only`.
+    #[value(hide = true)]
+    Crowd,
 }
 
 fn main() -> Result<ExitCode> {
@@ -44,6 +52,8 @@ fn main() -> Result<ExitCode> {
     let figures = match bench.suite {
         Suite::Core => core::figures(&bench.only)?,
         Suite::Agent => agent::figures(&bench.only, bench.baseline.as_deref())?,
+        Suite::Server => server::figures(&bench.only)?,
+        Suite::Crowd => return server::crowd(&bench.only).map(|()| ExitCode::SUCCESS),
     };
     let text = if bench.json { figure::json_lines(&figures)? } else { figure::table(&figures) };
     io::stdout().write_all(text.as_bytes())?;

@@ -3,7 +3,7 @@
 mod judge;
 pub(crate) mod memory;
 mod postgres;
-mod sqlite;
+pub(crate) mod sqlite;
 
 use std::time::{Duration, Instant};
 

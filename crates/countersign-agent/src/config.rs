@@ -121,14 +121,15 @@ pub fn agent_name<'a>(config: &'a Config, asked: Option<&'a str>) -> Result<&'a 
     }
 }
 
-/// Every tool the configuration gives: its own, and the built-in ones whose names it does not take.
+/// Every tool the configuration gives: its own, and the built-in ones whose names it does not take. Those that run
+/// programs or touch files do so as the workspace's user.
 pub fn all_tools(
     config: &Config,
     base: &Path,
     workspace: &Workspace,
     processes: Option<&Processes>,
 ) -> Result<Vec<Made>, CustomError> {
-    let own = config.tools.iter().map(|tool| tools::from_config(tool, base, processes));
+    let own = config.tools.iter().map(|tool| tools::from_config(tool, base, processes, workspace.user()));
     let mut all: Vec<Made> = own.collect::<Result<_, _>>()?;
     let noted = processes.map(|processes| Arc::new(Bash::new(workspace).noted_in(processes.clone())) as Arc<dyn Tool>);
     let builtin = noted.into_iter().fold(Builtin::new(workspace), Builtin::with);

@@ -8,7 +8,7 @@ use countersign::config::{AgentConfig, ModelConfig};
 use countersign_agent::Agent;
 use countersign_agent::config::{self, Client, Makings};
 use countersign_agent::model::{self, Lines, Model, ModelError, Sources};
-use countersign_agent::tools::{Processes, Survivor, Workspace};
+use countersign_agent::tools::{Processes, Survivor, User, Workspace};
 
 use crate::commands::KEEP_STATUS;
 use crate::fault::Fault;
@@ -20,13 +20,37 @@ use crate::settings::{Settings, read_bytes};
 /// Where programs that tools start are written down, in the data folder.
 const PROCESSES: &str = "processes";
 
-/// Whether tools may run programs and touch files as the user that the server runs as.
+/// As whom tools run programs and touch files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LocalTools {
-    /// They may.
-    Allowed,
-    /// They may not: an agent that has some stops the start.
+    /// As the user that the server runs as.
+    AsServer,
+    /// As another one.
+    As(User),
+    /// As nobody: an agent that has some stops the start.
     Refused,
+}
+
+impl LocalTools {
+    /// The user that the configuration names, if it can be used.
+    pub(crate) fn configured(settings: &Settings) -> Result<LocalTools, Fault> {
+        let Some(name) = &settings.config.server.tools_as else { return Ok(LocalTools::Refused) };
+        let user = User::find(name).and_then(|user| user.check().map(|()| user)).map_err(|error| {
+            let what = format!("tools cannot run as `{}`, as `tools_as:` says: {error}", out::safe_lines(name));
+            Fault::refused(what).next(
+                "name an unprivileged user of this machine, and start the server as root (or with the capabilities \
+                 SETUID, SETGID and KILL)",
+            )
+        })?;
+        Ok(LocalTools::As(user))
+    }
+
+    fn user(self) -> Option<User> {
+        match self {
+            LocalTools::As(user) => Some(user),
+            LocalTools::AsServer | LocalTools::Refused => None,
+        }
+    }
 }
 
 /// Every agent of the configuration, for a server whose clients talk to them.
@@ -47,10 +71,14 @@ pub(crate) async fn served(
         return Ok(Vec::new());
     }
     let base = base(settings)?;
-    let workspace = workspace(settings, home, address)?;
+    let mut workspace = workspace(settings, home, address)?;
+    if let Some(user) = local_tools.user() {
+        let shut = |error| Fault::refused(format!("the user of `tools_as:` cannot work in this folder: {error}"));
+        workspace = workspace.for_user(user).map_err(shut)?;
+    }
     let processes = processes(home)?;
     let names: Vec<&str> = settings.config.agents.iter().map(|agent| &*agent.name).collect();
-    let toolsets = servers::connect(&settings.config, &base, &names, gate).await?;
+    let toolsets = servers::connect(&settings.config, &base, &names, gate, local_tools.user()).await?;
     let casting = |agent: &str, config: Option<&ModelConfig>| match config {
         Some(config) => model_of(agent, config, &base, None),
         None => Err(ModelError::Settings("no model is configured".to_owned())),
@@ -80,8 +108,9 @@ fn refuse_local_tools(settings: &Settings) -> Result<(), Fault> {
                  keys: {tools}"
             );
             return Err(Fault::refused(what).next(
-                "give it `http:` or `client: true` tools instead, serve without agents with --no-agents, or accept \
-                 the risk with --dangerously-run-tools-as-server",
+                "name a user for them with `server: { tools_as: NAME }`, give it `http:` or `client: true` tools \
+                 instead, serve without agents with --no-agents, or accept the risk with \
+                 --dangerously-run-tools-as-server",
             ));
         }
     }
@@ -97,7 +126,7 @@ pub(crate) fn processes(home: &Home) -> Result<Processes, Fault> {
 }
 
 /// The program that this process runs, as it was started: on Linux also when its file was replaced meanwhile.
-fn this_program() -> Result<PathBuf, Fault> {
+pub(crate) fn this_program() -> Result<PathBuf, Fault> {
     match cfg!(target_os = "linux") {
         true => Ok("/proc/self/exe".into()),
         false => Ok(std::env::current_exe()?),

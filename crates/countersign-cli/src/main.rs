@@ -14,6 +14,8 @@ mod fault;
 mod home;
 mod inbox;
 mod key;
+mod link;
+mod log;
 mod offer;
 mod out;
 mod person;
@@ -31,6 +33,7 @@ use clap::Parser as _;
 
 use crate::commands::Cli;
 use crate::fault::Fault;
+use crate::log::Log;
 
 /// Stack of every thread that may judge: conditions are compiled by recursive code.
 const STACK: usize = 16 << 20;
@@ -60,7 +63,9 @@ fn main() -> ExitCode {
 
 fn work(cli: Cli) -> Result<(), Fault> {
     let runtime = tokio::runtime::Builder::new_multi_thread().thread_stack_size(STACK).enable_all().build()?;
+    let log = Log::begin(&cli.log, cli.kind(), runtime.handle())?;
     let done = runtime.block_on(commands::run(cli));
+    log.end();
     // A tool or prompt that does not end by itself must not keep us.
     runtime.shutdown_timeout(std::time::Duration::from_secs(2));
     done

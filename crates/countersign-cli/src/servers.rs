@@ -6,9 +6,12 @@ use std::sync::Arc;
 use countersign::config::{Config, McpServerConfig};
 use countersign::{Gate, Toolset};
 use countersign_agent::config;
+use countersign_agent::tools::User;
 use countersign_mcp::{McpServer, McpToolset};
 use futures::future::try_join_all;
 
+use crate::agents::this_program;
+use crate::commands::RUN_AS;
 use crate::fault::Fault;
 use crate::out;
 
@@ -17,12 +20,17 @@ use crate::out;
 /// SECURITY: nothing else. Keys to models and stores lie in the environment too.
 const PASSED_ON: [&str; 8] = ["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER"];
 
-/// Connects all servers that the agents and those they lead to name, at once and each once.
+/// What belongs to our own user, and means nothing to another.
+const OUR_OWN: [&str; 4] = ["HOME", "LOGNAME", "SHELL", "USER"];
+
+/// Connects all servers that the agents and those they lead to name, at once and each once. Those that are programs run
+/// as `user`, if one is given.
 pub(crate) async fn connect(
     config: &Config,
     base: &Path,
     agents: &[&str],
     gate: &Gate,
+    user: Option<User>,
 ) -> Result<Vec<Arc<dyn Toolset>>, Fault> {
     let mut needed: Vec<&McpServerConfig> = Vec::new();
     for agent in agents {
@@ -32,14 +40,26 @@ pub(crate) async fn connect(
             }
         }
     }
-    let connected = try_join_all(needed.into_iter().map(|server| described(server, base).connect(gate))).await?;
+    let described: Result<Vec<McpServer>, Fault> =
+        needed.into_iter().map(|server| described(server, base, user)).collect();
+    let connected = try_join_all(described?.into_iter().map(|server| server.connect(gate))).await?;
     connected.iter().for_each(tell_left_out);
     Ok(connected.into_iter().map(|toolset| Arc::new(toolset) as Arc<dyn Toolset>).collect())
 }
 
-fn described(config: &McpServerConfig, base: &Path) -> McpServer {
-    let passed_on = PASSED_ON.iter().filter_map(|name| Some((*name, std::env::var(name).ok()?)));
-    passed_on.fold(McpServer::from_config(config, base), |server, (name, value)| server.env_or(name, value))
+fn described(config: &McpServerConfig, base: &Path, user: Option<User>) -> Result<McpServer, Fault> {
+    let mut config = config.clone();
+    if let Some(user) = user
+        && let Some(command) = config.command.take()
+    {
+        // Through ourselves: this program becomes that user, then the server.
+        let words = [RUN_AS.to_owned(), user.to_word(), command];
+        config.args.splice(0..0, words);
+        config.command = Some(this_program()?.to_string_lossy().into_owned());
+    }
+    let passed_on = PASSED_ON.iter().filter(|name| user.is_none() || !OUR_OWN.contains(name));
+    let passed_on = passed_on.filter_map(|name| Some((*name, std::env::var(name).ok()?)));
+    Ok(passed_on.fold(McpServer::from_config(&config, base), |server, (name, value)| server.env_or(name, value)))
 }
 
 /// Says which tools nobody is offered, before somebody looks for them.

@@ -2,10 +2,10 @@
 
 use std::str::FromStr;
 
-use axum::extract::rejection::BytesRejection;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{StatusCode, Uri};
 use countersign_api::wire::Code;
 use serde::de::DeserializeOwned;
 
@@ -38,12 +38,15 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
-        let read = axum::extract::Query::<T>::try_from_uri(&parts.uri);
-        let bad = |rejection: axum::extract::rejection::QueryRejection| {
-            Refused::because(Code::BadRequest, format!("the query: {}", rejection.body_text()))
-        };
-        read.map(|query| Query(query.0)).map_err(bad)
+        read_query(&parts.uri).map(Query)
     }
+}
+
+/// Reads the query of an address.
+pub(crate) fn read_query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Refused> {
+    let bad =
+        |rejection: QueryRejection| Refused::because(Code::BadRequest, format!("the query: {}", rejection.body_text()));
+    axum::extract::Query::try_from_uri(uri).map(|query| query.0).map_err(bad)
 }
 
 /// The id in the path. Something that is no id names nothing.

@@ -16,17 +16,17 @@ use crate::auth::Principal;
 use crate::limits;
 use crate::problem::Answer;
 use crate::rate::StreamPlace;
-use crate::tail::Live;
+use crate::tail::{Live, Told};
 
 /// Something for a reader.
 #[derive(Debug)]
 pub(crate) enum Item {
     /// A hold that waits, as it was opened. It has no place in the stream.
-    Waiting(Arc<Event>),
+    Waiting(Arc<Told>),
     /// Everything there was has been sent.
     Ready(Cursor),
     /// Something happened.
-    Event(Arc<Event>),
+    Event(Arc<Told>),
     /// Events were missed, or the store failed: begin anew.
     Resync,
 }
@@ -99,7 +99,7 @@ impl Feed {
             calls.iter().filter_map(|call| Some((call.id, call.open_hold()?.id))).collect();
         let opened = self.app.store().openings(&open).await?;
         // Only now, with nothing left to wait for: whoever stops listening in between begins this page again.
-        self.queue.extend(opened.into_iter().map(|event| Item::Waiting(Arc::new(event))));
+        self.queue.extend(opened.into_iter().map(|event| Item::Waiting(Arc::new(event.into()))));
         match calls.last() {
             Some(last) => self.stage = Stage::Waiting(Some(last.id)),
             None => self.ready(),
@@ -134,7 +134,7 @@ impl Feed {
         }
         for event in events {
             if self.may_see(&event).await? {
-                self.queue.push_back(Item::Event(Arc::new(event)));
+                self.queue.push_back(Item::Event(Arc::new(event.into())));
             }
         }
         Ok(())

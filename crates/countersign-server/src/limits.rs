@@ -102,6 +102,8 @@ pub const SESSION_THREADS: usize = 256;
 pub const SESSION_ROWS: usize = 200;
 /// How long a receiver of a notification may take, from the first byte to the last.
 pub const TELL_WITHIN: Duration = Duration::from_secs(10);
+/// Deliveries to one receiver that wait to arrive. Beyond it the event log keeps the rest until there is room.
+pub const DELIVERIES_PENDING: usize = 10_000;
 /// Notifications on their way at once to one receiver.
 pub const TELL_AT_ONCE: usize = 8;
 /// Wait before the first repetition of a delivery; each further one takes four times as long.

@@ -211,9 +211,11 @@ impl Server {
     /// Serves until `end` resolves; then no more requests are taken, streams end, open requests finish, and sessions are
     /// left where another server, or the next start, goes on with them.
     pub async fn run(self, end: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
+        tracing::info!(url = self.url, "the server listens");
         let ending = self.ending;
         let end = async move {
             end.await;
+            tracing::info!("the server ends: open requests finish, nothing new is taken");
             let _ = ending.send(true);
         };
         let mut telling = self.telling;

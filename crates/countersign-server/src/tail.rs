@@ -1,11 +1,13 @@
 //! The one tail of the event log in this process. Every stream reads from it, so a thousand readers cost one query.
 
-use std::sync::{Arc, Mutex};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use countersign::event::{Cursor, Event};
 use countersign::store::{EventFilter, Store, StoreError};
 use countersign::{Gate, limits as core_limits};
+use countersign_api::wire;
 use tokio::sync::broadcast;
 
 use crate::limits;
@@ -16,9 +18,38 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Hands every event to whoever listens.
 #[derive(Clone)]
 pub(crate) struct Tail {
-    events: broadcast::Sender<Arc<Event>>,
+    events: broadcast::Sender<Arc<Told>>,
     /// The last event that was handed out, or where the log ended when the tail began.
     at: Arc<Mutex<Cursor>>,
+}
+
+/// An event, and its text for readers: written once for all of them.
+#[derive(Debug)]
+pub(crate) struct Told {
+    event: Event,
+    text: OnceLock<Option<String>>,
+}
+
+impl Told {
+    /// The event as readers get it; none where it cannot be told.
+    pub(crate) fn text(&self) -> Option<&str> {
+        let write = || wire::Event::try_from(&self.event).and_then(|told| serde_json::to_string(&told)).ok();
+        self.text.get_or_init(write).as_deref()
+    }
+}
+
+impl From<Event> for Told {
+    fn from(event: Event) -> Told {
+        Told { event, text: OnceLock::new() }
+    }
+}
+
+impl Deref for Told {
+    type Target = Event;
+
+    fn deref(&self) -> &Event {
+        &self.event
+    }
 }
 
 /// A place in the log, and everything after it.
@@ -26,7 +57,7 @@ pub(crate) struct Live {
     /// Where the tail stood when listening began.
     pub(crate) from: Cursor,
     /// What came since. Lagging means that events were missed.
-    pub(crate) events: broadcast::Receiver<Arc<Event>>,
+    pub(crate) events: broadcast::Receiver<Arc<Told>>,
 }
 
 impl Tail {
@@ -69,11 +100,11 @@ impl Tail {
     }
 }
 
-fn hand_out(sender: &broadcast::Sender<Arc<Event>>, at: &Mutex<Cursor>, event: Event) {
+fn hand_out(sender: &broadcast::Sender<Arc<Told>>, at: &Mutex<Cursor>, event: Event) {
     if let Ok(mut at) = at.lock() {
         *at = event.cursor;
         // Nobody listening is no failure.
-        let _ = sender.send(Arc::new(event));
+        let _ = sender.send(Arc::new(Told::from(event)));
     }
 }
 

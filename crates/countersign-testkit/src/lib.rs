@@ -13,6 +13,7 @@ pub mod cluster;
 pub mod kill;
 pub mod mcp;
 pub mod model;
+pub mod otlp;
 mod postgres;
 pub mod scenario;
 pub mod stores;

@@ -416,8 +416,11 @@ impl Store for MemoryStore {
         Ok(self.tables().grants.get(&id).cloned())
     }
 
-    async fn grants(&self) -> Result<Vec<Grant>, StoreError> {
-        Ok(self.tables().grants.values().cloned().collect())
+    async fn grants_after(&self, after: Option<GrantId>, limit: usize) -> Result<Vec<Grant>, StoreError> {
+        let tables = self.tables();
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let grants = tables.grants.range((from, Bound::Unbounded)).map(|(_, grant)| grant.clone());
+        Ok(grants.take(page(Some(limit))).collect())
     }
 
     async fn events(&self, after: Cursor, filter: EventFilter) -> Result<Vec<Event>, StoreError> {

@@ -16,7 +16,7 @@ use crate::grant::Grant;
 use crate::hold::Who;
 use crate::id::{CallId, GrantId, HoldId};
 use crate::json::Json;
-use crate::limits::Limits;
+use crate::limits::{self, Limits};
 use crate::policy::Policy;
 use crate::refusal::Refusal;
 use crate::signer::Signer;
@@ -479,8 +479,20 @@ pub trait Store: Send + Sync {
     async fn due(&self, limit: usize) -> Result<Vec<CallId>, StoreError>;
     /// Reads a grant.
     async fn grant(&self, id: GrantId) -> Result<Option<Grant>, StoreError>;
-    /// Lists grants, newest last, ended ones too.
-    async fn grants(&self) -> Result<Vec<Grant>, StoreError>;
+    /// Lists grants after one, newest last, ended ones too; at most so many, and never more than [`limits::PAGE_ROWS`].
+    async fn grants_after(&self, after: Option<GrantId>, limit: usize) -> Result<Vec<Grant>, StoreError>;
+    /// Lists all grants, newest last, ended ones too, page by page.
+    async fn grants(&self) -> Result<Vec<Grant>, StoreError> {
+        let mut grants: Vec<Grant> = Vec::new();
+        loop {
+            let after = grants.last().map(|last| last.id);
+            let page = self.grants_after(after, limits::PAGE_ROWS).await?;
+            if page.is_empty() {
+                return Ok(grants);
+            }
+            grants.extend(page);
+        }
+    }
     /// Reads events after a cursor, oldest first. Never skips one that commits late.
     async fn events(&self, after: Cursor, filter: EventFilter) -> Result<Vec<Event>, StoreError>;
     /// The events by which these holds opened, oldest first. As many holds as fit one page are asked for at once.

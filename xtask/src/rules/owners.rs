@@ -9,7 +9,8 @@ const DEV: &[&str] = &["countersign-testkit", "countersign-benches", "countersig
 const OWNERS: &[(&[&str], &[&str], &str)] = &[
     // The benches measure the store against bare commits.
     (&["rusqlite", "libsqlite3-sys", "sqlx"], &["countersign-store", "countersign-benches"], "SQL"),
-    (&["axum", "tower-http"], &["countersign-server", "countersign-testkit"], "HTTP serving"),
+    // The benches measure the server against bare handlers.
+    (&["axum", "tower-http"], &["countersign-server", "countersign-testkit", "countersign-benches"], "HTTP serving"),
     (&["rmcp"], &["countersign-mcp", "countersign-testkit"], "MCP"),
     (&["genai"], &["countersign-agent"], "model providers"),
     (&["rust-embed"], &["countersign-ui"], "the web app"),
@@ -19,6 +20,11 @@ const OWNERS: &[(&[&str], &[&str], &str)] = &[
         "HTTP",
     ),
     (&["crossterm", "ratatui", "inquire", "indicatif", "anstream", "expectrl"], &["countersign-cli"], "the terminal"),
+    (
+        &["tracing-subscriber", "tracing-opentelemetry", "opentelemetry", "opentelemetry_sdk", "opentelemetry-otlp"],
+        &["countersign-cli"],
+        "where the log and traces go",
+    ),
     (&["clap", "clap_complete"], &["countersign-cli"], "the command line"),
     (&["anyhow"], &["countersign-cli"], "errors without a type"),
 ];

@@ -1,4 +1,4 @@
-//! Looks names up for the tools that speak HTTP.
+//! Looks names up for whatever speaks HTTP to addresses that others name.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,8 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 ///
 /// SECURITY: the connection is made to what this returns. A name is not looked up again between the check and the
 /// connection, so a server that answers differently the second time gains nothing.
-pub(super) struct Checked(pub(super) Reach);
+#[derive(Clone, Debug)]
+pub struct Checked(pub Reach);
 
 impl Resolve for Checked {
     fn resolve(&self, name: Name) -> Resolving {

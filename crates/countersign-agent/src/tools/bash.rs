@@ -72,7 +72,7 @@ impl Bash {
         let time = input.timeout_seconds.map_or(limits::COMMAND_TIME, Duration::from_secs);
         let time = time.min(limits::COMMAND_TIME_MOST);
         let folder: PathBuf = self.workspace.root().to_owned();
-        let mut command = process::command("bash", &folder, watch);
+        let mut command = process::command("bash", &folder, watch, self.workspace.user());
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         // `--` keeps a command that begins with a dash from being read as an option.
         command.args(["--noprofile", "--norc", "-c", "--", &input.command]);

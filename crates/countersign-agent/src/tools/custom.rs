@@ -11,6 +11,7 @@ use countersign::schema::SchemaError;
 use countersign::{Definition, Json, Tool};
 
 use super::process::Processes;
+use super::user::User;
 use crate::limits;
 
 mod command;
@@ -82,8 +83,13 @@ pub enum CustomError {
 }
 
 /// Makes a tool of what an operator wrote. Commands start in `base`, the folder of the configuration file, and are
-/// written down in `processes` while they run.
-pub fn from_config(config: &ToolConfig, base: &Path, processes: Option<&Processes>) -> Result<Made, CustomError> {
+/// written down in `processes` while they run. They run as `user`, or as whoever runs this process.
+pub fn from_config(
+    config: &ToolConfig,
+    base: &Path,
+    processes: Option<&Processes>,
+    user: Option<User>,
+) -> Result<Made, CustomError> {
     let definition = definition(config)?;
     match &config.run {
         ToolRun::Client => Ok(Made::Client(Arc::new(definition))),
@@ -92,7 +98,7 @@ pub fn from_config(config: &ToolConfig, base: &Path, processes: Option<&Processe
                 let definition = Arc::new(verifiable(definition));
                 let tool = command::CommandTool::new(definition, program.clone(), rest.to_vec(), base.to_owned());
                 let time = within(config)?;
-                Ok(Made::Tool(Arc::new(tool.within(time).noted_in(processes.cloned()))))
+                Ok(Made::Tool(Arc::new(tool.within(time).run_by(user).noted_in(processes.cloned()))))
             }
             _ => Err(CustomError::NoCommand(Arc::clone(&config.name))),
         },

@@ -22,6 +22,7 @@ mod files;
 mod http;
 mod markup;
 mod process;
+mod user;
 mod web_search;
 mod workspace;
 
@@ -29,11 +30,13 @@ use std::sync::Arc;
 
 use countersign::{Definition, Json, Tool, ToolError, Toolset};
 
+pub use address::Checked;
 pub use bash::Bash;
 pub use custom::{CustomError, Made, from_config};
 pub use fetch::{FetchUrl, Reach};
 pub use files::{EditFile, ListFiles, ReadFile, SearchFiles, WriteFile};
 pub use process::{Processes, Survivor, keep_status};
+pub use user::{User, UserError};
 pub use web_search::{WebSearch, WebSearchError};
 pub use workspace::{PathError, Workspace};
 
@@ -97,16 +100,6 @@ fn define(name: &str, description: &str, hint: &str, schema: &serde_json::Value)
 /// A result of ours.
 fn answer(value: &serde_json::Value) -> Result<Json, ToolError> {
     Json::of(value).map_err(|error| ToolError::Failed(format!("the result cannot be told: {error}")))
-}
-
-/// Does work that waits for the disk, away from the tasks that must not.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
-) -> Result<T, ToolError> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) => Err(ToolError::NoAnswer(format!("the work broke off: {error}"))),
-    }
 }
 
 impl From<PathError> for ToolError {

@@ -29,6 +29,7 @@ pub(crate) use ledger::Watch;
 pub use ledger::{Processes, Survivor};
 
 use super::clip::Clip;
+use super::user::User;
 use crate::limits;
 
 /// Where programs are looked for, unless the caller says otherwise.
@@ -37,8 +38,8 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /// A command with nothing of ours in its surroundings: no variable, no open file, no terminal.
 ///
 /// SECURITY: the environment of this process holds the keys to models and stores, so a program inherits none of it.
-pub(crate) fn command(program: &str, folder: &Path, watch: &Watch) -> Command {
-    let mut command = watch.command(program);
+pub(crate) fn command(program: &str, folder: &Path, watch: &Watch, user: Option<User>) -> Command {
+    let mut command = watch.command(program, user);
     command.env_clear().env("PATH", PATH).env("LANG", "C.UTF-8").env("TERM", "dumb").env("HOME", folder);
     command.current_dir(folder).stdin(Stdio::null()).process_group(0);
     command

@@ -13,9 +13,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use countersign::ToolError;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::user::User;
 use crate::limits;
 
 mod protect;
@@ -64,6 +66,7 @@ pub enum PathError {
 pub struct Workspace {
     roots: Arc<[Root]>,
     protected: Arc<Protected>,
+    user: Option<User>,
 }
 
 /// A folder that tools may work in, held open so that nobody can swap it.
@@ -89,7 +92,7 @@ impl Workspace {
     /// Opens a workspace. Tools see only what is below this folder.
     pub fn new(root: impl AsRef<Path>) -> Result<Workspace, PathError> {
         let root = Root::open(root.as_ref())?;
-        Ok(Workspace { roots: Arc::from([root]), protected: Arc::default() })
+        Ok(Workspace { roots: Arc::from([root]), protected: Arc::default(), user: None })
     }
 
     /// Lets tools work in a further folder too, by its absolute path.
@@ -100,7 +103,7 @@ impl Workspace {
         }
         // The first root is the one that relative paths start from.
         roots.rotate_left(1);
-        Ok(Workspace { roots: roots.into(), protected: self.protected })
+        Ok(Workspace { roots: roots.into(), ..self })
     }
 
     /// Keeps tools from a file or a folder with all that is in it, whether it is there yet or not.
@@ -122,6 +125,41 @@ impl Workspace {
             PathBuf::from(name)
         };
         ["", "-wal", "-shm", "-journal"].into_iter().fold(self, |workspace, suffix| workspace.protect(beside(suffix)))
+    }
+
+    /// Lets tools work here as another user. Its folders must be open to that user.
+    pub fn for_user(self, user: User) -> Result<Workspace, PathError> {
+        // SECURITY: opened anew, as that user: a folder held open by us would list itself to somebody who may not look.
+        let paths: Vec<PathBuf> = self.roots.iter().map(|root| root.path.clone()).collect();
+        let opened = user.doing(move || paths.iter().map(|path| Root::open(path)).collect::<Result<Vec<_>, _>>());
+        let shut = |error: std::io::Error| PathError::Bad { path: self.shown_root(), why: error.to_string() };
+        let roots = opened.map_err(shut)??;
+        Ok(Workspace { roots: roots.into(), user: Some(user), ..self })
+    }
+
+    /// The user that tools work as, where it is not this process's own.
+    pub(crate) fn user(&self) -> Option<User> {
+        self.user
+    }
+
+    fn shown_root(&self) -> String {
+        self.root().display().to_string()
+    }
+
+    /// Does work that waits for the disk, away from the tasks that must not, as the user that tools work as.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
+    ) -> Result<T, ToolError> {
+        let broke_off = |why: String| ToolError::NoAnswer(format!("the work broke off: {why}"));
+        let done = match self.user {
+            None => tokio::task::spawn_blocking(work).await,
+            Some(user) => {
+                let done = tokio::task::spawn_blocking(move || user.doing(work)).await;
+                done.map(|done| done.unwrap_or_else(|error| Err(broke_off(error.to_string()))))
+            }
+        };
+        done.unwrap_or_else(|error| Err(broke_off(error.to_string())))
     }
 
     /// The folder that relative paths start from.

@@ -17,6 +17,7 @@ mod notify;
 mod policy;
 mod resume;
 mod run;
+mod run_as;
 mod serve;
 mod token;
 mod tools;
@@ -32,9 +33,11 @@ pub(crate) use audit::print as print_events;
 pub(crate) use holds::open_holds;
 pub(crate) use keep_status::NAME as KEEP_STATUS;
 pub(crate) use run::Args as RunArgs;
-pub(crate) use serve::{page, sign_in_link};
+pub(crate) use run_as::NAME as RUN_AS;
+pub(crate) use serve::page;
 
 use crate::fault::Fault;
+use crate::log;
 
 /// Puts a human hand on an AI agent's dangerous tool calls.
 ///
@@ -48,8 +51,21 @@ pub(crate) struct Cli {
     /// Print data as JSON, for programs to read
     #[arg(long, global = true, display_order = 100)]
     json: bool,
+    #[command(flatten)]
+    pub(crate) log: log::Args,
     #[command(subcommand)]
     command: Command,
+}
+
+impl Cli {
+    /// What the command is to whoever reads its log.
+    pub(crate) fn kind(&self) -> log::Kind {
+        match self.command {
+            Command::Serve(_) => log::Kind::Server,
+            Command::Demo(_) | Command::Run(_) | Command::Inbox(_) => log::Kind::Screen,
+            _ => log::Kind::Command,
+        }
+    }
 }
 
 const EXIT_CODES: &str = "\
@@ -81,6 +97,8 @@ enum Command {
     Completions(completions::Args),
     #[command(name = keep_status::NAME, hide = true)]
     KeepStatus(keep_status::Args),
+    #[command(name = run_as::NAME, hide = true)]
+    RunAs(run_as::Args),
 }
 
 /// How data is printed.
@@ -96,6 +114,7 @@ pub(crate) enum Form {
 pub(crate) fn run_kept(cli: Cli) -> Result<ExitCode, Box<Cli>> {
     match cli.command {
         Command::KeepStatus(args) => Ok(keep_status::run(args)),
+        Command::RunAs(args) => Ok(run_as::run(args)),
         command => Err(Box::new(Cli { command, ..cli })),
     }
 }
@@ -126,6 +145,6 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Fault> {
         Command::Doctor(args) => doctor::run(args, form).await,
         Command::Completions(args) => completions::run(args),
         // Done before: see `run_kept`.
-        Command::KeepStatus(_) => Ok(()),
+        Command::KeepStatus(_) | Command::RunAs(_) => Ok(()),
     }
 }

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use countersign::redact::Redactor;
 use countersign::store::Op;
 use countersign::{Gate, Policy, Store};
-use countersign_api::wire::Role;
-use countersign_server::people::{self, PeopleError};
+use countersign_server::people::PeopleError;
 use countersign_server::{Server, StartError, Tls, Ui};
 use serde_json::json;
 
@@ -19,6 +18,7 @@ use crate::desk::begin_gate;
 use crate::fault::Fault;
 use crate::home::Home;
 use crate::key;
+use crate::link;
 use crate::out;
 use crate::person::person;
 use crate::prompt::is_interactive;
@@ -85,7 +85,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
 
     let agents = match args.no_agents {
         true => Vec::new(),
-        false => agents::served(&settings, &home, &address_of_store, &gate, local_tools(&args)).await?,
+        false => agents::served(&settings, &home, &address_of_store, &gate, local_tools(&args, &settings)?).await?,
     };
     let redact = &settings.config.redact;
     let redactor = Redactor::new(&redact.keys, &redact.values).map_err(Fault::failed)?.and_standard();
@@ -101,7 +101,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
         builder = builder.tls(Tls::from_pem(&read_bytes(certificate)?, &read_bytes(key)?).map_err(Fault::usage)?);
     }
     let server = builder.bind().await?;
-    let link = sign_in_link(&*store, server.url()).await?;
+    let link = link::for_me(&*store, server.url()).await?;
     greet(server.url(), &link, form)?;
     if !args.no_open && form == Form::Text && is_interactive() && browser::has_screen() {
         open_browser(&*store, server.url(), &home).await?;
@@ -134,10 +134,10 @@ fn watch(settings: &Settings, home: &Home, gate: &Gate) -> Result<Option<Watcher
     Watcher::start(files.files(), gate.clone(), move || found.read(&home).map(|config| config.policy)).map(Some)
 }
 
-fn local_tools(args: &Args) -> LocalTools {
+fn local_tools(args: &Args, settings: &Settings) -> Result<LocalTools, Fault> {
     match args.dangerously_run_tools_as_server {
-        true => LocalTools::Allowed,
-        false => LocalTools::Refused,
+        true => Ok(LocalTools::AsServer),
+        false => LocalTools::configured(settings),
     }
 }
 
@@ -153,7 +153,7 @@ fn address(args: &Args, settings: &Settings) -> Result<Option<SocketAddr>, Fault
 
 /// Opens the browser with a link of its own, so that the printed one still works. That it cannot is no reason to end.
 async fn open_browser(store: &dyn Store, url: &str, home: &Home) -> Result<(), Fault> {
-    let link = sign_in_link(store, url).await?;
+    let link = link::for_me(store, url).await?;
     match browser::open(&link, &home.data_folder()?) {
         Ok(()) => out::say("Your browser opens; it signs in with a link of its own. `--no-open` keeps it closed."),
         Err(error) => out::warn(format_args!("the browser could not be opened: {error}")),
@@ -164,15 +164,6 @@ async fn open_browser(store: &dyn Store, url: &str, home: &Home) -> Result<(), F
 /// The web app.
 pub(crate) fn page() -> Ui {
     Ui::new(|path| countersign_ui::asset(path).map(|asset| (asset.bytes, asset.mime)))
-}
-
-/// Whoever starts the server may do everything in it but submit.
-pub(crate) async fn sign_in_link(store: &dyn Store, url: &str) -> Result<String, Fault> {
-    let me = person().id;
-    people::put_user(store, &me, &[Role::Approver, Role::Operator, Role::Auditor]).await?;
-    let link = people::create_link(store, &me).await?;
-    // Behind the `#`, so that no log and no server sees it.
-    Ok(format!("{url}/sign-in#{link}"))
 }
 
 fn greet(url: &str, link: &str, form: Form) -> Result<(), Fault> {

@@ -5,9 +5,9 @@ use countersign_api::wire::{NewToken, Role, Span, Token};
 use countersign_server::tokens::{self, TokenError};
 
 use crate::commands::Form;
-use crate::commands::serve::sign_in_link;
 use crate::desk::{Care, Desk};
 use crate::fault::Fault;
+use crate::link::{self, LinkArgs, Whom};
 use crate::out::{self, Cell};
 use crate::person::person;
 use crate::settings::Place;
@@ -77,22 +77,13 @@ struct RevokeArgs {
     place: Place,
 }
 
-#[derive(Debug, clap::Args)]
-struct LinkArgs {
-    /// Where the server is
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7117")]
-    url: String,
-    #[command(flatten)]
-    place: Place,
-}
-
 /// Makes, lists or revokes.
 pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     match args.command {
         Command::Create(args) => create(args, form).await,
         Command::List(args) => list(args, form).await,
         Command::Revoke(args) => revoke(args, form).await,
-        Command::Link(args) => link(args, form).await,
+        Command::Link(args) => link::give(Whom::Me, args, form).await,
     }
 }
 
@@ -153,16 +144,6 @@ async fn revoke(args: RevokeArgs, form: Form) -> Result<(), Fault> {
     match form {
         Form::Json => out::json(&token)?,
         Form::Text => out::data(format_args!("{} revoked", token.id))?,
-    }
-    Ok(())
-}
-
-async fn link(args: LinkArgs, form: Form) -> Result<(), Fault> {
-    let desk = Desk::open(&args.place, Care::Full).await?;
-    let link = sign_in_link(&**desk.store(), args.url.trim_end_matches('/')).await?;
-    match form {
-        Form::Json => out::json(&serde_json::json!({ "sign_in": link }))?,
-        Form::Text => out::data(link)?,
     }
     Ok(())
 }

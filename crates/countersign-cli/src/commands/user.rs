@@ -10,6 +10,7 @@ use countersign_server::people::{self, User};
 use crate::commands::Form;
 use crate::desk::{Care, Desk};
 use crate::fault::Fault;
+use crate::link::{self, LinkArgs, Whom};
 use crate::out::{self, Cell};
 use crate::settings::Place;
 
@@ -43,7 +44,7 @@ enum Command {
     /// Forget a person, from their next request on
     Remove(NameArgs),
     /// Make a link that signs a person in to the web app, once, within ten minutes
-    Link(LinkArgs),
+    Link(MemberLinkArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -75,14 +76,11 @@ struct NameArgs {
 }
 
 #[derive(Debug, clap::Args)]
-struct LinkArgs {
+struct MemberLinkArgs {
     /// Their name
     name: String,
-    /// Where the server is
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7117")]
-    url: String,
     #[command(flatten)]
-    place: Place,
+    link: LinkArgs,
 }
 
 /// Adds, lists, removes or signs in.
@@ -91,7 +89,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
         Command::Add(args) => add(args, form).await,
         Command::List(args) => list(args, form).await,
         Command::Remove(args) => remove(args, form).await,
-        Command::Link(args) => link(args, form).await,
+        Command::Link(args) => link::give(Whom::Member(args.name), args.link, form).await,
     }
 }
 
@@ -143,18 +141,6 @@ async fn remove(args: NameArgs, form: Form) -> Result<(), Fault> {
     match form {
         Form::Json => out::json(&serde_json::json!({ "removed": args.name }))?,
         Form::Text => out::data(format_args!("{} removed", escape(&args.name)))?,
-    }
-    Ok(())
-}
-
-async fn link(args: LinkArgs, form: Form) -> Result<(), Fault> {
-    let desk = Desk::open(&args.place, Care::Full).await?;
-    let link = people::create_link_for(&**desk.store(), &args.name).await?;
-    // Behind the `#`, so that no log and no server sees it.
-    let link = format!("{}/sign-in#{link}", args.url.trim_end_matches('/'));
-    match form {
-        Form::Json => out::json(&serde_json::json!({ "sign_in": link }))?,
-        Form::Text => out::data(link)?,
     }
     Ok(())
 }

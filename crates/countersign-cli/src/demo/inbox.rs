@@ -11,8 +11,9 @@ use countersign_server::{Server, StartError};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::commands::{page, sign_in_link};
+use crate::commands::page;
 use crate::fault::Fault;
+use crate::link;
 use crate::out;
 use crate::run::Keyboard;
 use crate::signals::Signals;
@@ -54,7 +55,7 @@ impl Inbox {
             bound => bound?,
         };
         let url = server.url().to_owned();
-        let link = sign_in_link(&**gate.store(), &url).await?;
+        let link = link::for_me(&**gate.store(), &url).await?;
         let (end, ended) = oneshot::channel();
         let serving = tokio::spawn(server.run(async move {
             let _ = ended.await;

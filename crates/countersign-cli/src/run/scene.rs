@@ -60,7 +60,7 @@ impl Scene {
         };
         let gate = gate.build()?;
         let _watcher = if follows_store { None } else { watch(&settings, &home, &gate)? };
-        let toolsets = servers::connect(&settings.config, &base(&settings)?, &[&name], &gate).await?;
+        let toolsets = servers::connect(&settings.config, &base(&settings)?, &[&name], &gate, None).await?;
         let backdrop =
             Backdrop { settings: &settings, home: &home, address: &address, gate: &gate, toolsets: &toolsets };
         let agent = make_agent(args, &backdrop, &name, typist)?;

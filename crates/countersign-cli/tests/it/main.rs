@@ -17,6 +17,8 @@ mod gateway;
 mod gateway_peer;
 #[cfg(unix)]
 mod inbox;
+#[cfg(unix)]
+mod log;
 mod mcp;
 mod notify;
 mod operate;
@@ -33,4 +35,6 @@ mod serve;
 mod serve_agents;
 #[cfg(unix)]
 mod terminal;
+#[cfg(target_os = "linux")]
+mod tools_as;
 mod trust;

@@ -1,12 +1,10 @@
 //! Posts to an address that was checked, and follows no redirect.
 
 use std::error::Error;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use countersign::reach::{Forbidden, Reach};
-use futures::FutureExt as _;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use countersign_agent::tools::Checked;
 use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
@@ -18,25 +16,6 @@ use crate::limits;
 pub(super) struct Post {
     client: Client,
     url: Url,
-}
-
-/// Looks names up and hands over only addresses that were checked.
-///
-/// SECURITY: the connection is made to what this returns, so a name that resolves differently the second time gains
-/// nothing.
-struct Checked(Reach);
-
-impl Resolve for Checked {
-    fn resolve(&self, name: Name) -> Resolving {
-        let reach = self.0.clone();
-        let host = name.as_str().to_owned();
-        async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((host.as_str(), 0)).await?.collect();
-            reach.check(&host, found.iter().map(SocketAddr::ip))?;
-            Ok(Box::new(found.into_iter()) as Addrs)
-        }
-        .boxed()
-    }
 }
 
 impl Post {

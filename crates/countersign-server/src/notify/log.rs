@@ -115,6 +115,8 @@ pub(super) struct Due {
     pub(super) now: Vec<(String, String)>,
     /// When there will be more; at once, if the list is full.
     pub(super) next_at: Option<Time>,
+    /// How many wait, now or later.
+    pub(super) pending: usize,
 }
 
 /// Reads what a receiver is to be told by now.
@@ -125,6 +127,7 @@ pub(super) async fn due(store: &dyn Store, target: &str, now: Time) -> Result<Du
         let records = store.records(DUE, &prefix, after.as_deref(), core_limits::PAGE_ROWS).await?;
         let Some(last) = records.last() else { return Ok(due) };
         after = Some(last.key.clone());
+        due.pending += records.len();
         for record in records {
             let at = std::str::from_utf8(&record.value).ok().and_then(|text| text.parse().ok()).map_or(now, Time);
             if at > now || due.now.len() == limits::TELL_AT_ONCE {

@@ -14,6 +14,7 @@ mod sign;
 mod target;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use countersign::config::NotifyConfig;
 use countersign::reach::Forbidden;
@@ -24,6 +25,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::auth::secret;
+use crate::limits;
 use postman::Postman;
 use target::Target;
 
@@ -94,12 +96,18 @@ impl Notifier {
                 target: Arc::clone(target),
                 base: Arc::clone(&self.base),
                 owner: Arc::clone(&owner),
+                most: limits::DELIVERIES_PENDING,
                 woken: self.woken.subscribe(),
                 ending: ending.clone(),
             };
             working.spawn(postman.work());
         }
         Ok(working)
+    }
+
+    /// How many deliveries wait, over all receivers that this node tends.
+    pub(crate) fn pending(&self) -> usize {
+        self.targets.iter().map(|target| target.pending.load(Ordering::Relaxed)).sum()
     }
 
     /// Makes a delivery due now. None, if there is none.

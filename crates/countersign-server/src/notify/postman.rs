@@ -4,6 +4,7 @@
 //! as it renews it; the others look now and then whether it is free.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use countersign::event::{Cursor, Event};
@@ -30,6 +31,8 @@ pub(super) struct Postman {
     pub(super) base: Arc<str>,
     /// Which process this is.
     pub(super) owner: Arc<str>,
+    /// How many deliveries may wait.
+    pub(super) most: usize,
     /// Changes when somebody wants a delivery tried again.
     pub(super) woken: watch::Receiver<u64>,
     pub(super) ending: watch::Receiver<bool>,
@@ -49,6 +52,8 @@ struct Taken {
     until: Time,
     /// How far the log was read; ahead of what is written by what need not be told.
     cursor: Cursor,
+    /// How many deliveries wait.
+    pending: usize,
     /// When there is something to try.
     due_at: Option<Time>,
     /// When the index was last read.
@@ -70,6 +75,7 @@ impl Postman {
                 }
             };
             let seated = taken.is_some();
+            self.target.pending.store(taken.as_ref().map_or(0, |taken| taken.pending), Ordering::Relaxed);
             tokio::select! {
                 _ = self.ending.wait_for(|ending| *ending) => break,
                 () = listener, if seated => {}
@@ -105,8 +111,8 @@ impl Postman {
     }
 
     async fn take(&self, now: Time) -> Result<Option<Taken>, StoreError> {
-        let mut taken =
-            Taken { version: 0, until: now, cursor: Cursor::default(), due_at: Some(Time::default()), looked_at: now };
+        let (cursor, due_at) = (Cursor::default(), Some(Time::default()));
+        let mut taken = Taken { version: 0, until: now, cursor, pending: 0, due_at, looked_at: now };
         match self.store.record(SEATS, &self.target.id).await? {
             // Nobody wants to be told what happened before they were named.
             None => taken.cursor = end_of_log(&*self.store).await?,
@@ -119,6 +125,7 @@ impl Postman {
                 (taken.version, taken.cursor) = (record.version, seat.cursor.parse().map_err(why)?);
             }
         }
+        taken.pending = log::due(&*self.store, &self.target.id, now).await?.pending;
         Ok(self.save(&mut taken, now).await?.then_some(taken))
     }
 
@@ -150,24 +157,30 @@ impl Postman {
         }
     }
 
-    /// Writes a delivery for everything new that is to be told, and only then passes it.
+    /// Writes a delivery for everything new that is to be told, and only then passes it. A receiver that is far behind is
+    /// not written for: the log keeps what it has not heard, until there is room or it is old news.
     async fn read_on(&self, taken: &mut Taken, now: Time) -> Result<(), StoreError> {
-        loop {
+        while taken.pending < self.most {
             let filter = EventFilter { limit: Some(core_limits::PAGE_ROWS), ..EventFilter::default() };
             let events = self.store.events(taken.cursor, filter).await?;
-            let Some(last) = events.last() else { return Ok(()) };
-            let end = last.cursor;
-            let mut told = 0;
-            for event in &events {
-                told += usize::from(self.write_down(event, now).await?);
+            if events.is_empty() {
+                return Ok(());
             }
-            taken.cursor = end;
-            if told > 0 {
+            let before = taken.pending;
+            for event in &events {
+                if taken.pending == self.most {
+                    break;
+                }
+                taken.pending += usize::from(self.write_down(event, now).await?);
+                taken.cursor = event.cursor;
+            }
+            if taken.pending > before {
                 taken.due_at = Some(Time::default());
                 // Most events are nobody's business, and not worth a write; what was written is not written twice.
                 self.save(taken, now).await?;
             }
         }
+        Ok(())
     }
 
     /// Whether an event is to be told; then it is written down.
@@ -201,7 +214,7 @@ impl Postman {
         let known = taken.due_at.is_some_and(|due_at| due_at <= now);
         if known || taken.looked_at.after(limits::SEAT_LOOK) <= now {
             let due = log::due(&*self.store, &self.target.id, now).await?;
-            (taken.due_at, taken.looked_at) = (due.next_at, now);
+            (taken.due_at, taken.looked_at, taken.pending) = (due.next_at, now, due.pending);
             let mut tries = Vec::new();
             for (place, id) in &due.now {
                 tries.push(self.attempt(place, id));
@@ -209,6 +222,7 @@ impl Postman {
             let tried = join_all(tries).await;
             for again in tried {
                 let again = again?;
+                taken.pending = taken.pending.saturating_sub(usize::from(again.is_none()));
                 taken.due_at = taken.due_at.into_iter().chain(again).min();
             }
         }
@@ -287,7 +301,55 @@ fn damaged(error: serde_json::Error) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use countersign::config::Config;
+    use countersign::memory::MemoryStore;
+    use countersign::{Gate, Policy, Proposal};
+
     use super::*;
+
+    /// A postman of a webhook that nobody answers, with room for so many deliveries.
+    fn postman(store: &Arc<dyn Store>, most: usize) -> Postman {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let text = "notify: [{ webhook: 'http://127.0.0.1:1/', allow_private: true }]";
+        let config = Config::from_yaml("test", text, &|_| None).unwrap();
+        let target = Target::new(&config.notify[0], 0, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+        let (target, base) = (Arc::new(target), "http://127.0.0.1:2".into());
+        let (woken, ending) = (watch::channel(0).1, watch::channel(false).1);
+        Postman { store: Arc::clone(store), target, base, owner: "node".into(), most, woken, ending }
+    }
+
+    /// What a receiver cannot take stays in the log: no more is written than may wait, and nothing is passed over.
+    #[tokio::test]
+    async fn a_receiver_far_behind_leaves_the_rest_in_the_log() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let builder = Gate::builder().policy(Policy::ask_all()).store(Arc::clone(&store)).without_sweeper();
+        let gate = builder.decided_elsewhere().build().unwrap();
+        let postman = postman(&store, 2);
+        let mut seat = None;
+        postman.round(&mut seat).await.unwrap();
+        for _ in 0..5 {
+            gate.submit_undefined(Proposal::new("write_file", "{}")).await.unwrap();
+        }
+        let mut ids = Vec::new();
+        for left in [2, 2, 1, 0] {
+            postman.round(&mut seat).await.unwrap();
+            let pending = log::due(&*store, &postman.target.id, Time(i64::MAX)).await.unwrap();
+            assert_eq!((pending.pending, seat.as_ref().unwrap().pending), (left, left));
+            for (_, id) in pending.now {
+                let (mut kept, version) = log::read(&*store, &id).await.unwrap().unwrap();
+                (kept.state, kept.next_at) = (DeliveryState::Delivered, None);
+                log::note(&*store, &id, &kept, version).await.unwrap();
+                ids.push(id);
+            }
+            // The next look finds that they arrived.
+            seat.as_mut().unwrap().due_at = Some(Time::default());
+            let now = store.now().await.unwrap();
+            postman.try_due(seat.as_mut().unwrap(), now).await.unwrap();
+        }
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), 5, "each of them once");
+    }
 
     fn kept(attempts: u32) -> Kept {
         Kept {

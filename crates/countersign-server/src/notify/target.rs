@@ -1,5 +1,6 @@
 //! One receiver: how it is reached, and what it is told about.
 
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use countersign::Time;
@@ -23,6 +24,8 @@ pub(crate) struct Target {
     pub(super) about: NotifyFilter,
     /// Whether arguments are told.
     pub(super) arguments: bool,
+    /// How many deliveries wait, where this node tends it.
+    pub(super) pending: AtomicUsize,
     way: Way,
 }
 
@@ -64,7 +67,7 @@ impl Target {
             _ => return Err(NotifyError::Unknown),
         };
         let id = id(&address(&config.to), nth);
-        Ok(Target { id, about: config.about.clone(), arguments: config.arguments, way })
+        Ok(Target { id, about: config.about.clone(), arguments: config.arguments, pending: AtomicUsize::new(0), way })
     }
 
     /// Who it is, for people.

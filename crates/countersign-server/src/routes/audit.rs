@@ -5,16 +5,15 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::{Json, routing};
 use countersign::CallId;
-use countersign::event::{Cursor, Event, EventName};
+use countersign::event::{Event, EventName};
 use countersign::store::EventFilter;
 use countersign_api::wire::{self, Page};
 use serde::Deserialize;
 
 use crate::app::App;
 use crate::auth::Auditor;
-use crate::extract::Query;
+use crate::list::List;
 use crate::problem::Answer;
-use crate::routes::{cursor, rows};
 use crate::table::{Route, get};
 
 pub(super) fn routes() -> Vec<Route> {
@@ -31,46 +30,30 @@ pub(super) fn routes() -> Vec<Route> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ListQuery {
+struct Filter {
     session: Option<Arc<str>>,
     call: Option<CallId>,
-    after: Option<String>,
-    limit: Option<usize>,
 }
 
-async fn list(
-    State(app): State<App>,
-    _caller: Auditor,
-    Query(query): Query<ListQuery>,
-) -> Answer<Json<Page<wire::Event>>> {
-    let rows = rows(query.limit);
-    let after = cursor::<Cursor>(query.after.as_deref())?.unwrap_or_default();
-    let filter = EventFilter { session: query.session, call: query.call, limit: Some(rows + 1), chain: None };
-    let mut events = app.store().events(after, filter).await?;
-    let more = events.len() > rows;
-    events.truncate(rows);
-    let next = events.last().filter(|_| more).map(|last| last.cursor.to_string());
-    Ok(Json(Page { items: shown(&events)?, next }))
+async fn list(State(app): State<App>, _caller: Auditor, list: List<Filter>) -> Answer<Json<Page<wire::Event>>> {
+    let Filter { session, call } = &list.filter;
+    let filter = EventFilter { session: session.clone(), call: *call, limit: Some(list.read()), chain: None };
+    let events = app.store().events(list.after()?.unwrap_or_default(), filter).await?;
+    list.page(events, |event| event.cursor.to_string(), shown).map(Json)
 }
 
-fn shown(events: &[Event]) -> Answer<Vec<wire::Event>> {
-    Ok(events.iter().map(wire::Event::try_from).collect::<Result<_, _>>()?)
+fn shown(event: &Event) -> Answer<wire::Event> {
+    Ok(wire::Event::try_from(event)?)
 }
 
 /// Checkpoints stand on the chain `system`: one page of it, and those among it.
-async fn checkpoints(
-    State(app): State<App>,
-    _caller: Auditor,
-    Query(query): Query<ListQuery>,
-) -> Answer<Json<Page<wire::Event>>> {
-    let rows = rows(query.limit);
-    let after = cursor::<Cursor>(query.after.as_deref())?.unwrap_or_default();
+async fn checkpoints(State(app): State<App>, _caller: Auditor, list: List) -> Answer<Json<Page<wire::Event>>> {
     let chain = Some(countersign::call::Chain::system());
-    let filter = EventFilter { chain, limit: Some(rows), ..EventFilter::default() };
-    let mut events = app.store().events(after, filter).await?;
-    let next = events.last().filter(|_| events.len() == rows).map(|last| last.cursor.to_string());
-    events.retain(|event| event.name == EventName::CheckpointSigned);
-    Ok(Json(Page { items: shown(&events)?, next }))
+    let filter = EventFilter { chain, limit: Some(list.read()), ..EventFilter::default() };
+    let events = app.store().events(list.after()?.unwrap_or_default(), filter).await?;
+    let mut page = list.page(events, |event| event.cursor.to_string(), shown)?;
+    page.items.retain(|event| event.event == EventName::CheckpointSigned.as_str());
+    Ok(Json(page))
 }
 
 async fn keys(State(app): State<App>, _caller: Auditor) -> Json<wire::Keys> {

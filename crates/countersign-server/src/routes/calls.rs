@@ -17,10 +17,11 @@ use crate::app::App;
 use crate::auth::{Agent, Anyone, Operator, Principal};
 use crate::extract::{Body, Id, Query};
 use crate::limits;
+use crate::list::List;
 use crate::problem::{Answer, Refused};
 use crate::routes::run::{claimed, handed_out, own};
-use crate::routes::{cursor, page, rows};
 use crate::table::{Route, get, post};
+use crate::trace::{self, SPANS};
 
 mod elsewhere;
 mod find;
@@ -47,47 +48,46 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
+#[tracing::instrument(level = "debug", target = SPANS, name = "submit", skip_all, fields(call, hold, state))]
 async fn submit(State(app): State<App>, caller: Agent, Body(new): Body<wire::NewCall>) -> Answer<Response> {
     app.rates.submit(&caller.0.name)?;
     let (claim, executor) = (new.claim, new.executor.clone());
     let call = match propose::propose(&app, &caller.0, new).await? {
-        Claimed::Permit(permit) => return Ok(Json(handed_out(&app, permit)?).into_response()),
+        Claimed::Permit(permit) => {
+            trace::tell(permit.call());
+            return Ok(Json(handed_out(&app, permit)?).into_response());
+        }
         Claimed::Not(call) if claim && call.state == CallState::Allowed => {
             return Ok(Json(claimed(&app, &call, call.definition, executor).await?).into_response());
         }
         Claimed::Not(call) => call,
     };
+    trace::tell(&call);
     let status = if call.state == CallState::Pending { StatusCode::ACCEPTED } else { StatusCode::OK };
     Ok((status, Json(wire::Call::from(&*call))).into_response())
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ListQuery {
+struct Filter {
     state: Option<CallState>,
     session: Option<Arc<str>>,
     q: Option<String>,
     order: Option<find::Order>,
-    after: Option<String>,
-    limit: Option<usize>,
 }
 
-async fn list(
-    State(app): State<App>,
-    caller: Anyone,
-    Query(query): Query<ListQuery>,
-) -> Answer<Json<Page<wire::Call>>> {
-    let rows = rows(query.limit);
+async fn list(State(app): State<App>, caller: Anyone, list: List<Filter>) -> Answer<Json<Page<wire::Call>>> {
+    let Filter { state, session, q, order } = &list.filter;
     let filter = CallFilter {
-        state: query.state,
-        session: query.session,
+        state: *state,
+        session: session.clone(),
         principal: caller.0.is_agent().then(|| Arc::clone(&caller.0.name)),
-        after: cursor::<CallId>(query.after.as_deref())?,
-        limit: Some(rows + 1),
+        after: list.after()?,
+        limit: Some(list.read()),
         ..CallFilter::default()
     };
-    let found = find::find(app.store(), filter, query.q.as_deref(), query.order.unwrap_or_default(), rows).await?;
-    Ok(Json(page(found, rows, |call| call.id.to_string(), |call| wire::Call::from(&**call))))
+    let found = find::find(app.store(), filter, q.as_deref(), order.unwrap_or_default(), list.rows()).await?;
+    list.page(found, |call| call.id.to_string(), |call| Ok(wire::Call::from(&**call))).map(Json)
 }
 
 #[derive(Deserialize)]
@@ -111,6 +111,7 @@ async fn read(
 }
 
 /// Waits until nobody is asked about the call any more, at most so many seconds, and not beyond the server's end.
+#[tracing::instrument(level = "debug", target = SPANS, name = "wait", skip_all, fields(call, hold, state))]
 async fn wait(app: &App, mut call: Arc<Call>, seconds: u64) -> Answer<Arc<Call>> {
     let most = std::time::Duration::from_secs(seconds).min(limits::LONGEST_WAIT);
     let deadline = tokio::time::Instant::now() + most;
@@ -127,6 +128,7 @@ async fn wait(app: &App, mut call: Arc<Call>, seconds: u64) -> Answer<Arc<Call>>
         }
         call = app.gate.get(call.id).await?;
     }
+    trace::tell(&call);
     Ok(call)
 }
 

@@ -3,14 +3,13 @@
 use axum::extract::State;
 use axum::{Json, routing};
 use countersign_api::wire::{self, Code, Page};
-use serde::Deserialize;
 
 use crate::app::App;
 use crate::auth::Operator;
-use crate::extract::{Id, Query};
+use crate::extract::Id;
+use crate::list::List;
 use crate::notify::{self, NotifyError};
 use crate::problem::{Answer, Refused};
-use crate::routes::{page, rows};
 use crate::table::{Route, get, post};
 
 pub(super) fn routes() -> Vec<Route> {
@@ -33,21 +32,9 @@ impl From<NotifyError> for Refused {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ListQuery {
-    after: Option<String>,
-    limit: Option<usize>,
-}
-
-async fn list(
-    State(app): State<App>,
-    _caller: Operator,
-    Query(query): Query<ListQuery>,
-) -> Answer<Json<Page<wire::Delivery>>> {
-    let rows = rows(query.limit);
-    let deliveries = notify::list(&**app.store(), query.after.as_deref(), rows + 1).await?;
-    Ok(Json(page(deliveries, rows, |delivery| delivery.id.clone(), wire::Delivery::clone)))
+async fn list(State(app): State<App>, _caller: Operator, list: List) -> Answer<Json<Page<wire::Delivery>>> {
+    let deliveries = notify::list(&**app.store(), list.after::<String>()?.as_deref(), list.read()).await?;
+    list.page(deliveries, |delivery| delivery.id.clone(), |delivery| Ok(delivery.clone())).map(Json)
 }
 
 async fn retry(State(app): State<App>, _caller: Operator, Id(id): Id<String>) -> Answer<Json<wire::Delivery>> {

@@ -6,8 +6,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event as Sent, KeepAlive, Sse};
 use axum::routing;
-use countersign::event::{Cursor, Event};
-use countersign_api::wire;
+use countersign::event::Cursor;
 use futures::stream::{Stream, unfold};
 use serde::Deserialize;
 
@@ -19,6 +18,7 @@ use crate::limits;
 use crate::problem::Answer;
 use crate::routes::cursor;
 use crate::table::{Route, get};
+use crate::tail::Told;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -63,11 +63,10 @@ fn sent(item: &Item) -> Sent {
     }
 }
 
-fn told(event: &Event) -> Sent {
-    let told = wire::Event::try_from(event).and_then(|told| serde_json::to_string(&told));
-    match told {
-        Ok(text) => Sent::default().event(event.name.as_str()).data(text),
+fn told(event: &Told) -> Sent {
+    match event.text() {
+        Some(text) => Sent::default().event(event.name.as_str()).data(text),
         // An event that cannot be told must not pass for one that did not happen.
-        Err(_) => Sent::default().event("resync").data("{}"),
+        None => Sent::default().event("resync").data("{}"),
     }
 }

@@ -7,15 +7,15 @@ use countersign::grant::Grant;
 use countersign::hold::Who;
 use countersign::store::Op;
 use countersign::transition::Rejection;
-use countersign::{GrantId, HoldId};
+use countersign::{GrantId, HoldId, limits as core_limits};
 use countersign_api::wire::{self, Code, Page, Role};
 use serde::Deserialize;
 
 use crate::app::App;
 use crate::auth::{Granter, Operator, Principal};
-use crate::extract::{Body, Id, Query};
+use crate::extract::{Body, Id};
+use crate::list::List;
 use crate::problem::{Answer, Refused};
-use crate::routes::{cursor, page, rows};
 use crate::table::{Route, delete, get, post};
 
 pub(super) fn routes() -> Vec<Route> {
@@ -34,29 +34,24 @@ pub(super) fn routes() -> Vec<Route> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ListQuery {
+struct Filter {
     #[serde(default)]
     all: bool,
-    after: Option<String>,
-    limit: Option<usize>,
 }
 
-async fn list(
-    State(app): State<App>,
-    caller: Granter,
-    Query(query): Query<ListQuery>,
-) -> Answer<Json<Page<wire::Grant>>> {
-    let rows = rows(query.limit);
-    let after = cursor::<GrantId>(query.after.as_deref())?;
+async fn list(State(app): State<App>, caller: Granter, list: List<Filter>) -> Answer<Json<Page<wire::Grant>>> {
     let now = app.store().now().await?;
-    let mut grants = app.store().grants().await?;
-    grants.retain(|grant| (query.all || grant.is_live(now)) && may_touch(&caller.0, grant));
-    let mut grants: Vec<Grant> = match after {
-        Some(after) => grants.into_iter().skip_while(|grant| grant.id != after).skip(1).collect(),
-        None => grants,
-    };
-    grants.truncate(rows + 1);
-    Ok(Json(page(grants, rows, |grant| grant.id.to_string(), |grant| wire::Grant::of(grant, now))))
+    let wanted = |grant: &Grant| (list.filter.all || grant.is_live(now)) && may_touch(&caller.0, grant);
+    let (mut found, mut after) = (Vec::new(), list.after()?);
+    // Page by page, until there is one of what may be shown: never all there are at once.
+    while found.len() < list.read() {
+        let read = app.store().grants_after(after, core_limits::PAGE_ROWS).await?;
+        let Some(last) = read.last() else { break };
+        after = Some(last.id);
+        found.extend(read.into_iter().filter(wanted));
+    }
+    found.truncate(list.read());
+    list.page(found, |grant| grant.id.to_string(), |grant| Ok(wire::Grant::of(grant, now))).map(Json)
 }
 
 /// An approver's own grants are theirs; an operator's are all.

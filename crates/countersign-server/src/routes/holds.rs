@@ -5,17 +5,18 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::{Json, routing};
 use countersign::store::CallFilter;
-use countersign::{CallId, Decision, Definition, Hold, HoldId};
+use countersign::{Decision, Definition, Hold, HoldId};
 use countersign_api::wire::{self, Code, Page, Warning, timestamp};
 use serde::Deserialize;
 
 use crate::app::App;
 use crate::auth::{Approver, Principal, people};
-use crate::extract::{Body, Id, Query};
+use crate::extract::{Body, Id};
 use crate::limits;
+use crate::list::List;
 use crate::problem::{Answer, Refused};
-use crate::routes::{cursor, rows};
 use crate::table::{Route, get, post};
+use crate::trace::{self, SPANS};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -40,12 +41,10 @@ pub(super) fn routes() -> Vec<Route> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ListQuery {
+struct Filter {
     #[serde(default)]
     state: Which,
     session: Option<Arc<str>>,
-    after: Option<String>,
-    limit: Option<usize>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -58,28 +57,22 @@ enum Which {
     Any,
 }
 
-async fn list(
-    State(app): State<App>,
-    _caller: Approver,
-    Query(query): Query<ListQuery>,
-) -> Answer<Json<Page<wire::Hold>>> {
-    let rows = rows(query.limit);
+async fn list(State(app): State<App>, _caller: Approver, list: List<Filter>) -> Answer<Json<Page<wire::Hold>>> {
+    let Filter { state, session } = &list.filter;
     let filter = CallFilter {
-        holding: query.state == Which::Pending,
-        session: query.session,
-        after: cursor::<CallId>(query.after.as_deref())?,
-        limit: Some(rows + 1),
+        holding: *state == Which::Pending,
+        session: session.clone(),
+        after: list.after()?,
+        limit: Some(list.read()),
         ..CallFilter::default()
     };
-    let mut calls = app.store().calls(filter).await?;
-    let more = calls.len() > rows;
-    calls.truncate(rows);
-    let next = calls.last().filter(|_| more).map(|last| last.id.to_string());
-    let shown = |call: &Arc<countersign::Call>| -> Vec<wire::Hold> {
-        let holds = call.holds.iter().filter(|hold| query.state == Which::Any || hold.is_pending());
-        holds.filter_map(|hold| Hold::of(call, hold.id)).map(|hold| wire::Hold::from(&hold)).collect()
+    let calls = app.store().calls(filter).await?;
+    let holds = |call: &Arc<countersign::Call>| -> Answer<Vec<wire::Hold>> {
+        let holds = call.holds.iter().filter(|hold| *state == Which::Any || hold.is_pending());
+        Ok(holds.filter_map(|hold| Hold::of(call, hold.id)).map(|hold| wire::Hold::from(&hold)).collect())
     };
-    Ok(Json(Page { items: calls.iter().flat_map(shown).collect(), next }))
+    let Page { items, next } = list.page(calls, |call| call.id.to_string(), holds)?;
+    Ok(Json(Page { items: items.into_iter().flatten().collect(), next }))
 }
 
 async fn read(State(app): State<App>, _caller: Approver, Id(id): Id<HoldId>) -> Answer<Json<wire::HoldDetail>> {
@@ -154,6 +147,7 @@ async fn decide(
 }
 
 /// The one way a decision comes in, by whatever surface.
+#[tracing::instrument(level = "debug", target = SPANS, name = "decide", skip_all, fields(call, hold, state))]
 pub(crate) async fn decide_as(
     app: &App,
     caller: &Principal,
@@ -165,6 +159,8 @@ pub(crate) async fn decide_as(
     let (who, channel) = caller.decider();
     let groups = people::groups(&**app.store(), &who).await?;
     let decided = app.gate.decide_among(id, Decision::new(who, channel, digest, answer), &groups).await?;
+    trace::tell(&decided.call);
+    trace::tell_hold(id);
     wire::Decided::of(&decided, id).ok_or_else(Refused::not_found)
 }
 

@@ -19,6 +19,7 @@ use crate::auth::{Agent, Principal};
 use crate::extract::{Body, Id};
 use crate::problem::{Answer, Refused};
 use crate::table::{Route, post};
+use crate::trace::{self, SPANS};
 
 /// The fewest bytes of an executor's name: shorter ones are not drawn at random.
 const EXECUTOR_LEAST: usize = 16;
@@ -75,6 +76,7 @@ pub(super) fn claiming(gate: &Gate, executor: Option<String>) -> Answer<Gate> {
 }
 
 /// Claims a call for an executor elsewhere.
+#[tracing::instrument(level = "debug", target = SPANS, name = "claim", skip_all, fields(call, hold, state))]
 pub(super) async fn claimed(
     app: &App,
     call: &Call,
@@ -82,8 +84,14 @@ pub(super) async fn claimed(
     executor: Option<String>,
 ) -> Answer<wire::Claimed> {
     match claiming(&app.gate, executor)?.claim(call.id, definition).await? {
-        Claimed::Permit(permit) => handed_out(app, permit),
-        Claimed::Not(call) => Err(not_claimed(&call)),
+        Claimed::Permit(permit) => {
+            trace::tell(permit.call());
+            handed_out(app, permit)
+        }
+        Claimed::Not(call) => {
+            trace::tell(&call);
+            Err(not_claimed(&call))
+        }
     }
 }
 
@@ -150,6 +158,7 @@ async fn renew(
     Ok(Json(wire::Renewed { fence: lease.fence, lease_until: timestamp(lease.until) }))
 }
 
+#[tracing::instrument(level = "debug", target = SPANS, name = "hold", skip_all, fields(call, hold, state))]
 async fn ask(
     State(app): State<App>,
     caller: Agent,
@@ -165,6 +174,7 @@ async fn ask(
     let asking = asking(&app, hold, body)?;
     let applied = app.store().run(Op::Ask { call: id, asking: Box::new(asking) }).await?;
     let call = applied.call.ok_or_else(Refused::not_found)?;
+    trace::tell(&call);
     let row = call.holds.iter().find(|row| row.id == hold).ok_or_else(|| Refused::new(Code::Internal))?;
     Ok((StatusCode::ACCEPTED, Json(wire::HoldBrief::from(row))))
 }
@@ -202,6 +212,7 @@ fn asking(app: &App, hold: HoldId, body: wire::NewHold) -> Answer<Asking> {
     })
 }
 
+#[tracing::instrument(level = "debug", target = SPANS, name = "outcome", skip_all, fields(call, hold, state))]
 async fn report(
     State(app): State<App>,
     caller: Agent,
@@ -211,6 +222,7 @@ async fn report(
     own(&app, &caller.0, id).await?;
     let fence = body.fence;
     let call = app.gate.finish(id, fence, bounded(&app, body.outcome())).await?;
+    trace::tell(&call);
     Ok(Json(wire::Call::from(&*call)))
 }
 

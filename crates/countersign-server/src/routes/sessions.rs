@@ -16,8 +16,8 @@ use crate::app::App;
 use crate::auth::{Agent, Anyone, Principal};
 use crate::extract::{Body, Id, Query};
 use crate::limits;
+use crate::list::List;
 use crate::problem::{Answer, Refused};
-use crate::routes::rows;
 use crate::sessions::{Eyes, Key, Mark, Watch, Watched, entry, refused, usage};
 use crate::table::{Route, get, post};
 
@@ -69,26 +69,12 @@ async fn begin(
     Ok((StatusCode::CREATED, Json(brief(&app, &reader).await?)))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ListQuery {
-    after: Option<String>,
-    limit: Option<usize>,
-}
-
-async fn list(
-    State(app): State<App>,
-    caller: Anyone,
-    Query(query): Query<ListQuery>,
-) -> Answer<Json<Page<wire::Session>>> {
-    let rows = rows(query.limit);
-    let after = query.after.as_deref().map(place).transpose()?;
-    let mut found = found(&app, &caller.0, after, rows + 1).await?;
-    let more = found.len() > rows;
-    found.truncate(rows);
-    let next = found.last().filter(|_| more).map(|(key, _)| format!("{}/{}", key.principal, key.session));
-    let mut items = Vec::with_capacity(found.len());
-    for (key, listed) in found {
+async fn list(State(app): State<App>, caller: Anyone, list: List) -> Answer<Json<Page<wire::Session>>> {
+    let after = list.after::<String>()?;
+    let found = found(&app, &caller.0, after.as_deref().map(place).transpose()?, list.read()).await?;
+    let page = list.page(found, |(key, _)| format!("{}/{}", key.principal, key.session), |row| Ok(row.clone()))?;
+    let (mut items, next) = (Vec::with_capacity(page.items.len()), page.next);
+    for (key, listed) in page.items {
         let state = app.sessions.state(&key).await?;
         items.push(shown(&key, &listed, state));
     }
@@ -117,20 +103,18 @@ async fn found(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ReadQuery {
+struct ReadFilter {
     principal: Option<Arc<str>>,
     thread: Option<String>,
-    after: Option<u32>,
-    limit: Option<usize>,
 }
 
 async fn read(
     State(app): State<App>,
     caller: Anyone,
     Id(id): Id<String>,
-    Query(query): Query<ReadQuery>,
+    list: List<ReadFilter>,
 ) -> Answer<Json<wire::SessionDetail>> {
-    let reader = visible(&app, &caller.0, query.principal.clone(), &id).await?;
+    let reader = visible(&app, &caller.0, list.filter.principal.clone(), &id).await?;
     let outline = reader.outline().await.map_err(refused)?;
     let threads = reader.threads(limits::SESSION_THREADS).await.map_err(refused)?;
     let thread = |found: countersign_agent::ThreadOutline| wire::SessionThread {
@@ -142,7 +126,7 @@ async fn read(
         status: app.sessions.status(&reader).await?,
         threads: threads.into_iter().map(thread).collect(),
         usage: usage(&outline.spent),
-        transcript: transcript(&app, &caller.0, &reader, query).await?,
+        transcript: transcript(&app, &caller.0, &reader, &list).await?,
     }))
 }
 
@@ -150,19 +134,16 @@ async fn transcript(
     app: &App,
     caller: &Principal,
     reader: &SessionReader,
-    query: ReadQuery,
+    list: &List<ReadFilter>,
 ) -> Answer<Page<wire::SessionEntry>> {
-    let (rows, from) = (rows(query.limit), query.after.map_or(0, |after| after.saturating_add(1)));
-    let thread = query.thread.as_deref().unwrap_or("main");
-    let mut entries = reader.entries(thread, from, rows + 1).await.map_err(refused)?;
-    let more = entries.len() > rows;
-    entries.truncate(rows);
+    let from = list.after::<u32>()?.map_or(0, |after| after.saturating_add(1));
+    let thread = list.filter.thread.as_deref().unwrap_or("main");
+    let entries = reader.entries(thread, from, list.read()).await.map_err(refused)?;
     let agents = reader.agents_of(thread).await.map_err(refused)?;
     let eyes = if caller.is_agent() { Eyes::Own } else { Eyes::Others(&app.redactor) };
-    let numbered = (from..).zip(&entries).map(|(number, found)| entry(thread, &agents, number, found, eyes));
-    let items: Vec<wire::SessionEntry> = numbered.collect();
-    let next = items.last().filter(|_| more).map(|last| last.entry.to_string());
-    Ok(Page { items, next })
+    let numbered: Vec<_> = (from..).zip(entries).collect();
+    let shown = |(number, found): &(u32, _)| Ok(entry(thread, &agents, *number, found, eyes));
+    list.page(numbered, |(number, _)| number.to_string(), shown)
 }
 
 async fn say(

@@ -77,7 +77,7 @@ async fn send(socket: &mut WebSocket, message: &ToSocket) -> Result<(), axum::Er
 fn shown(item: &Item) -> Option<ToSocket> {
     match item {
         Item::Waiting(event) | Item::Event(event) => {
-            let told = wire::Event::try_from(&**event).ok()?;
+            let told = wire::Event::try_from(&***event).ok()?;
             Some(ToSocket::Event { cursor: told.cursor.clone(), event: told })
         }
         Item::Ready(cursor) => Some(ToSocket::Ready { cursor: cursor.to_string() }),

@@ -8,6 +8,7 @@ use countersign::store::CallFilter;
 use countersign_api::wire::Health;
 
 use crate::app::App;
+use crate::metrics::Gauges;
 use crate::problem::Answer;
 use crate::table::{Route, get};
 
@@ -31,9 +32,10 @@ async fn ready(State(app): State<App>) -> Answer<Json<Health>> {
 
 async fn metrics(State(app): State<App>) -> Answer<Response> {
     let filter = CallFilter { holding: true, limit: Some(countersign::limits::PAGE_ROWS), ..CallFilter::default() };
-    let pending = app.store().calls(filter).await?.len();
+    let holds = app.store().calls(filter).await?.len();
+    let gauges = Gauges { holds, streams: app.rates.open_streams(), deliveries: app.notifier.pending() };
     let kind = "text/plain; version=0.0.4; charset=utf-8";
-    Ok(([(header::CONTENT_TYPE, kind)], app.metrics.text(pending, app.rates.open_streams())).into_response())
+    Ok(([(header::CONTENT_TYPE, kind)], app.metrics.text(&gauges)).into_response())
 }
 
 async fn openapi() -> Answer<Response> {

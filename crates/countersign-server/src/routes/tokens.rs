@@ -4,14 +4,13 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Json, routing};
 use countersign_api::wire::{self, Code, Page};
-use serde::Deserialize;
 
 use crate::app::App;
 use crate::auth::Operator;
 use crate::auth::tokens::{self, TokenError};
-use crate::extract::{Body, Id, Query};
+use crate::extract::{Body, Id};
+use crate::list::List;
 use crate::problem::{Answer, Refused};
-use crate::routes::{page, rows};
 use crate::table::{Route, delete, get, post};
 
 pub(super) fn routes() -> Vec<Route> {
@@ -37,21 +36,9 @@ impl From<TokenError> for Refused {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ListQuery {
-    after: Option<String>,
-    limit: Option<usize>,
-}
-
-async fn list(
-    State(app): State<App>,
-    _caller: Operator,
-    Query(query): Query<ListQuery>,
-) -> Answer<Json<Page<wire::Token>>> {
-    let rows = rows(query.limit);
-    let tokens = tokens::list(&**app.store(), query.after.as_deref(), rows + 1).await?;
-    Ok(Json(page(tokens, rows, |token| token.id.clone(), wire::Token::clone)))
+async fn list(State(app): State<App>, _caller: Operator, list: List) -> Answer<Json<Page<wire::Token>>> {
+    let tokens = tokens::list(&**app.store(), list.after::<String>()?.as_deref(), list.read()).await?;
+    list.page(tokens, |token| token.id.clone(), |token| Ok(token.clone())).map(Json)
 }
 
 async fn create(

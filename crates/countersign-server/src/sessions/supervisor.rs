@@ -17,7 +17,7 @@ use super::ticket::{self, Ticket};
 use super::{Sessions, ended};
 use crate::limits;
 use crate::problem::Answer;
-use crate::tail::{Live, Tail};
+use crate::tail::{Live, Tail, Told};
 
 /// Drives the sessions of one server.
 pub(crate) struct Supervisor {
@@ -179,7 +179,7 @@ impl Supervisor {
 }
 
 /// The next event; none where some were missed.
-async fn next(live: &mut Live) -> Option<Arc<Event>> {
+async fn next(live: &mut Live) -> Option<Arc<Told>> {
     match live.events.recv().await {
         Ok(event) => Some(event),
         Err(RecvError::Lagged(_)) => None,

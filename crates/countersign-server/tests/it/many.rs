@@ -56,8 +56,8 @@ impl Store for Counting {
         self.inner.grant(id).await
     }
 
-    async fn grants(&self) -> Result<Vec<Grant>, StoreError> {
-        self.inner.grants().await
+    async fn grants_after(&self, after: Option<GrantId>, limit: usize) -> Result<Vec<Grant>, StoreError> {
+        self.inner.grants_after(after, limit).await
     }
 
     async fn events(&self, after: Cursor, filter: EventFilter) -> Result<Vec<Event>, StoreError> {

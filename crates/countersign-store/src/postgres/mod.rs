@@ -46,8 +46,13 @@ const QUEUE: usize = 4_096;
 pub struct PostgresOptions {
     /// Connections for reading. Two more write, and one listens.
     pub readers: u32,
-    /// How long to wait for a connection before saying that the store failed.
+    /// How long to wait for the first connection before saying that the store cannot be opened.
     pub connect_within: Duration,
+    /// How long to wait for a connection later, before saying that the store failed.
+    ///
+    /// While a server is away, connecting is tried again ever more seldom, up to a fifth of this. So it also says how soon
+    /// a node works again after its server is back: within half a second, with two seconds here.
+    pub reconnect_within: Duration,
     /// How long reading events over all chains waits for transactions in flight, before it answers with those events
     /// that no open transaction can still come before. A transaction that stays open for longer, anywhere on the
     /// server, holds later events back for as long; it never makes one be skipped.
@@ -63,6 +68,7 @@ impl Default for PostgresOptions {
         PostgresOptions {
             readers: 8,
             connect_within: Duration::from_secs(10),
+            reconnect_within: Duration::from_secs(2),
             settle_within: Duration::from_secs(2),
             allow_unsafe_durability: false,
             clock_offset: Arc::default(),
@@ -156,7 +162,7 @@ impl PostgresStore {
         let pool = |size, plans: &'static str| {
             PgPoolOptions::new()
                 .max_connections(size)
-                .acquire_timeout(options.connect_within)
+                .acquire_timeout(options.reconnect_within)
                 .after_connect(move |connection, _| Box::pin(prepare(connection, plans)))
                 .connect_lazy_with(address.clone())
         };
@@ -284,8 +290,8 @@ impl Store for PostgresStore {
         read::grant(&self.node.readers, id).await
     }
 
-    async fn grants(&self) -> Result<Vec<Grant>, StoreError> {
-        read::grants(&self.node.readers).await
+    async fn grants_after(&self, after: Option<GrantId>, limit: usize) -> Result<Vec<Grant>, StoreError> {
+        read::grants(&self.node.readers, after, limit).await
     }
 
     async fn events(&self, after: Cursor, filter: EventFilter) -> Result<Vec<Event>, StoreError> {

@@ -124,8 +124,10 @@ pub(super) async fn grant(pool: &PgPool, id: GrantId) -> Result<Option<Grant>, S
     query.fetch_optional(pool).await.map_err(failed)?.as_ref().map(rows::grant).transpose()
 }
 
-pub(super) async fn grants(pool: &PgPool) -> Result<Vec<Grant>, StoreError> {
-    let query = sqlx::query("SELECT id, version, body FROM grants ORDER BY id");
+const GRANTS: &str = "SELECT id, version, body FROM grants WHERE $1::uuid IS NULL OR id > $1 ORDER BY id LIMIT $2";
+
+pub(super) async fn grants(pool: &PgPool, after: Option<GrantId>, limit: usize) -> Result<Vec<Grant>, StoreError> {
+    let query = sqlx::query(GRANTS).bind(after.map(Key::from)).bind(page(Some(limit)));
     query.fetch_all(pool).await.map_err(failed)?.iter().map(rows::grant).collect()
 }
 

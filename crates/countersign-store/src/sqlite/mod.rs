@@ -142,8 +142,8 @@ impl Store for SqliteStore {
         self.readers.read(move |connection| read::grant(connection, id)).await
     }
 
-    async fn grants(&self) -> Result<Vec<Grant>, StoreError> {
-        self.readers.read(read::grants).await
+    async fn grants_after(&self, after: Option<GrantId>, limit: usize) -> Result<Vec<Grant>, StoreError> {
+        self.readers.read(move |connection| read::grants(connection, after, limit)).await
     }
 
     async fn events(&self, after: Cursor, filter: EventFilter) -> Result<Vec<Event>, StoreError> {

@@ -196,9 +196,14 @@ pub(super) fn grant(connection: &Connection, id: GrantId) -> Result<Option<Grant
     body.map(|body| rows::grant(&body)).transpose()
 }
 
-pub(super) fn grants(connection: &Connection) -> Result<Vec<Grant>, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT body FROM grants ORDER BY id").map_err(failed)?;
-    let bodies = statement.query_map([], |row| row.get::<_, String>(0)).map_err(failed)?;
+/// No id is empty, so that an empty one stands before all of them.
+pub(super) const GRANTS: &str = "SELECT body FROM grants WHERE id > ?1 ORDER BY id LIMIT ?2";
+
+pub(super) fn grants(connection: &Connection, after: Option<GrantId>, limit: usize) -> Result<Vec<Grant>, StoreError> {
+    let mut statement = connection.prepare_cached(GRANTS).map_err(failed)?;
+    let after = after.map_or_else(Vec::new, |after| after.as_bytes().to_vec());
+    let limit = i64::try_from(page(Some(limit))).unwrap_or(i64::MAX);
+    let bodies = statement.query_map(params![after, limit], |row| row.get::<_, String>(0)).map_err(failed)?;
     bodies.map(|body| rows::grant(&body.map_err(failed)?)).collect()
 }
 

@@ -110,9 +110,9 @@ fn agents(cluster: &Cluster, world: &Arc<World>, dice: &mut Dice) -> Result<Join
     let mut agents = JoinSet::new();
     for index in 0..AGENTS {
         let name = format!("agent-{index}");
-        let token = cluster.token("agent", &name)?;
+        let nodes = nodes(cluster, &cluster.token("agent", &name)?)?;
         for worker in 0..WORKERS {
-            let caller = caller(cluster, &token, dice)?;
+            let caller = caller(&nodes, dice);
             agents.spawn(agent::work(Arc::clone(world), caller, format!("{name}-{worker}")));
         }
     }
@@ -122,15 +122,20 @@ fn agents(cluster: &Cluster, world: &Arc<World>, dice: &mut Dice) -> Result<Join
 fn approvers(cluster: &Cluster, world: &Arc<World>, dice: &mut Dice) -> Result<JoinSet<Result<()>>> {
     let mut approvers = JoinSet::new();
     for name in APPROVERS {
-        let token = cluster.token("approver", name)?;
-        approvers.spawn(approver::decide_all(Arc::clone(world), caller(cluster, &token, dice)?));
+        let nodes = nodes(cluster, &cluster.token("approver", name)?)?;
+        approvers.spawn(approver::decide_all(Arc::clone(world), caller(&nodes, dice)));
     }
     Ok(approvers)
 }
 
-fn caller(cluster: &Cluster, token: &str, dice: &mut Dice) -> Result<Caller> {
-    let nodes = cluster.urls().map(|url| Client::new(&url, token)).collect::<Result<Vec<_>, _>>()?;
-    Ok(Caller::new(nodes, Dice::new(dice.roll(1 << 30) as u64)))
+/// One credential on all nodes. Made once for all who share it: each client reads the system's certificates anew, and
+/// with one for each worker nobody would decide for the first quarter of a minute.
+fn nodes(cluster: &Cluster, token: &str) -> Result<Vec<Client>> {
+    Ok(cluster.urls().map(|url| Client::new(&url, token)).collect::<Result<_, _>>()?)
+}
+
+fn caller(nodes: &[Client], dice: &mut Dice) -> Caller {
+    Caller::new(nodes.to_vec(), Dice::new(dice.roll(1 << 30) as u64))
 }
 
 /// Starting, killing and waiting for processes keeps no task waiting.

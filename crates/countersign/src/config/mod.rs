@@ -12,7 +12,8 @@ use std::fmt;
 
 pub use notify::{EmailConfig, NotifyConfig, NotifyFilter, NotifyTo, SmtpTls};
 pub use parts::{
-    AgentConfig, Batch, McpServerConfig, ModelConfig, RedactConfig, SaikiConfig, SaikiStorage, ToolConfig, ToolRun,
+    AgentConfig, Batch, McpServerConfig, ModelConfig, RedactConfig, SaikiConfig, SaikiStorage, ServerConfig,
+    ToolConfig, ToolRun,
 };
 
 use crate::limits::Limits;
@@ -27,6 +28,8 @@ pub struct Config {
     pub store: Option<String>,
     /// The address the server listens on.
     pub listen: Option<String>,
+    /// How the server runs agents.
+    pub server: ServerConfig,
     /// The model agents use unless they name another.
     pub model: Option<ModelConfig>,
     /// The policy, with all that other sections say about permission.
@@ -52,6 +55,7 @@ impl Default for Config {
         Config {
             store: None,
             listen: None,
+            server: ServerConfig::default(),
             model: None,
             policy: Policy::ask_all(),
             limits: Limits::default(),
@@ -92,6 +96,7 @@ impl Config {
         Some(Config {
             store,
             listen,
+            server: fields.get("server").map_or_else(ServerConfig::default, |node| parts::server(node, problems)),
             model: fields.get("model").and_then(|node| parts::model(node, problems)),
             limits: fields.get("limits").map_or_else(Limits::default, |node| parts::limits(node, problems)),
             redact: fields.get("redact").map_or_else(RedactConfig::default, |node| parts::redact(node, problems)),

@@ -29,6 +29,14 @@ pub struct ModelConfig {
     pub api_key: Option<Secret>,
 }
 
+/// How the server runs agents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerConfig {
+    /// The user that local tools of its agents run as: a name, or `UID:GID`.
+    pub tools_as: Option<String>,
+}
+
 /// A custom tool.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -159,6 +167,8 @@ pub(super) const PROVIDERS: [(&str, &str); 6] = [
     ("scripted", "scripted"),
     ("manual", "manual"),
 ];
+/// Keys of `server`.
+pub(super) const RUNNER_KEYS: [&str; 1] = ["tools_as"];
 /// Keys of `limits`: the names of what they bound.
 pub(super) const LIMIT_KEYS: [&str; 9] = [
     "argument_bytes",
@@ -266,6 +276,11 @@ pub(super) fn model(node: &Node, problems: &mut Problems<'_>) -> Option<ModelCon
         api_key: text(&fields, "api_key", problems).map(Secret::new),
         provider: provider?.to_owned(),
     })
+}
+
+pub(super) fn server(node: &Node, problems: &mut Problems<'_>) -> ServerConfig {
+    let fields = node.fields("`server`", &RUNNER_KEYS, problems);
+    ServerConfig { tools_as: text(&fields, "tools_as", problems) }
 }
 
 pub(super) fn limits(node: &Node, problems: &mut Problems<'_>) -> Limits {

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::notify::{EMAIL_KEYS, INCLUDES, NOTIFY_KEYS, SMTP_TLS, event_words};
 use super::parts::{
-    AGENT_KEYS, BATCHES, LIMIT_KEYS, MODEL_KEYS, PROVIDERS, REDACT_KEYS, REPEATS, RUN_KEYS, SERVER_KEYS, TOOL_KEYS,
+    AGENT_KEYS, BATCHES, LIMIT_KEYS, MODEL_KEYS, PROVIDERS, REDACT_KEYS, REPEATS, RUN_KEYS, RUNNER_KEYS, SERVER_KEYS,
+    TOOL_KEYS,
 };
 use crate::limits;
 use crate::policy::examples::EXAMPLE_KEYS;
@@ -24,6 +25,7 @@ pub(super) fn file() -> Value {
     let mut schema = object(&FILE_KEYS, |key| match key {
         "store" => text("Where calls are kept: `memory:`, `sqlite:PATH` or `postgres://…`."),
         "listen" => text("The address the server listens on."),
+        "server" => object(&RUNNER_KEYS, |_| text("The user that local tools of the server's agents run as.")),
         "model" => model(),
         "policy" => policy(&POLICY_KEYS),
         "limits" => object(&LIMIT_KEYS, |key| said(&format!("The bound `{key}`."), json!(whole(u64::from(u32::MAX))))),

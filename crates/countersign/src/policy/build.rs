@@ -17,9 +17,10 @@ use crate::verdict::{Effect, Life, Terms};
 /// Keys of `approvers`.
 pub(crate) const APPROVER_KEYS: [&str; 1] = ["groups"];
 /// Keys of a whole file.
-pub(crate) const FILE_KEYS: [&str; 12] = [
+pub(crate) const FILE_KEYS: [&str; 13] = [
     "store",
     "listen",
+    "server",
     "model",
     "policy",
     "limits",

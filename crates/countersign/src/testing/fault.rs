@@ -158,8 +158,8 @@ impl Store for FaultStore {
         self.meet("read grant", self.inner.grant(id)).await
     }
 
-    async fn grants(&self) -> Result<Vec<Grant>, StoreError> {
-        self.meet("read grants", self.inner.grants()).await
+    async fn grants_after(&self, after: Option<GrantId>, limit: usize) -> Result<Vec<Grant>, StoreError> {
+        self.meet("read grants", self.inner.grants_after(after, limit)).await
     }
 
     async fn events(&self, after: Cursor, filter: EventFilter) -> Result<Vec<Event>, StoreError> {

@@ -12,6 +12,7 @@ use super::result_of;
 use crate::limits;
 use crate::tools::clip::Clip;
 use crate::tools::process::{self, Ended, Processes, Status, Watch};
+use crate::tools::user::User;
 
 /// In place of what a program answered after nobody was there to read it.
 const LOST: &str =
@@ -25,15 +26,21 @@ pub(super) struct CommandTool {
     folder: PathBuf,
     time: Duration,
     processes: Option<Processes>,
+    user: Option<User>,
 }
 
 impl CommandTool {
     pub(super) fn new(definition: Arc<Definition>, program: String, words: Vec<String>, folder: PathBuf) -> Self {
-        CommandTool { definition, program, words, folder, time: limits::COMMAND_TIME, processes: None }
+        CommandTool { definition, program, words, folder, time: limits::COMMAND_TIME, processes: None, user: None }
     }
 
     pub(super) fn within(mut self, time: Option<Duration>) -> Self {
         self.time = time.unwrap_or(limits::COMMAND_TIME);
+        self
+    }
+
+    pub(super) fn run_by(mut self, user: Option<User>) -> Self {
+        self.user = user;
         self
     }
 
@@ -51,7 +58,7 @@ impl Tool for CommandTool {
 
     async fn run(&self, running: Running) -> Result<Json, ToolError> {
         let watch = Watch::of(&running, self.processes.as_ref());
-        let mut command = process::command(&self.program, &self.folder, &watch);
+        let mut command = process::command(&self.program, &self.folder, &watch, self.user);
         command.args(&self.words).env("COUNTERSIGN_IDEMPOTENCY_KEY", running.idempotency_key());
         let input = running.arguments().as_str().as_bytes().to_vec();
         // Both ends together are as long as an answer may be, so nothing of one that fits is cut.

@@ -14,7 +14,7 @@ use super::shown::{Shown, sha256};
 use super::{Wanted, places, read_text, spot};
 use crate::limits;
 use crate::tools::workspace::{Place, Spot};
-use crate::tools::{Workspace, answer, blocking, define};
+use crate::tools::{Workspace, answer, define};
 
 /// Replaces a text in a file of the workspace.
 ///
@@ -132,7 +132,7 @@ impl Tool for EditFile {
 
     async fn preview(&self, arguments: &Json) -> Option<Json> {
         let (input, workspace) = (arguments.read().ok()?, self.workspace.clone());
-        let shown = blocking(move || preview(&workspace, &input)).await;
+        let shown = self.workspace.blocking(move || preview(&workspace, &input)).await;
         let shown = shown.unwrap_or_else(|error| Shown { note: Some(error.to_string()), ..Shown::default() });
         shown.to_json()
     }
@@ -144,6 +144,6 @@ impl Tool for EditFile {
     async fn run(&self, running: Running) -> Result<Json, ToolError> {
         let (input, shown): (Input, Shown) = (running.input()?, Shown::to_approver(&running));
         let (spot, workspace) = (spot(&running, &input.path), self.workspace.clone());
-        blocking(move || edit(&workspace, spot, &input, &shown)).await
+        self.workspace.blocking(move || edit(&workspace, spot, &input, &shown)).await
     }
 }

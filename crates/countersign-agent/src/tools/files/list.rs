@@ -15,7 +15,7 @@ use super::visit::{Glob, Visit};
 use super::{HERE, Wanted, places, spot};
 use crate::limits;
 use crate::tools::workspace::Spot;
-use crate::tools::{Workspace, answer, blocking, define};
+use crate::tools::{Workspace, answer, define};
 
 /// Names the files below a folder of the workspace.
 pub struct ListFiles {
@@ -97,6 +97,6 @@ impl Tool for ListFiles {
         let input: Input = running.input()?;
         let spot = spot(&running, input.path.as_deref().unwrap_or(HERE));
         let workspace = self.workspace.clone();
-        blocking(move || list(&workspace, spot, &input)).await
+        self.workspace.blocking(move || list(&workspace, spot, &input)).await
     }
 }

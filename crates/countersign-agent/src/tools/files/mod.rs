@@ -23,8 +23,8 @@ pub use read::ReadFile;
 pub use search::SearchFiles;
 pub use write::WriteFile;
 
+use super::Workspace;
 use super::workspace::{Resolved, Spot};
-use super::{Workspace, blocking};
 use crate::limits;
 
 /// The argument that points to a file or a folder.
@@ -38,8 +38,8 @@ async fn places(workspace: &Workspace, arguments: &Json, wanted: Wanted) -> Resu
         (None, Wanted::Folder) => HERE.to_owned(),
         (None, Wanted::File) => return Ok(Places::default()),
     };
-    let workspace = workspace.clone();
-    let resolved = blocking(move || Ok(workspace.resolve(&path)?)).await.map_err(|error| error.to_string())?;
+    let held = workspace.clone();
+    let resolved = workspace.blocking(move || Ok(held.resolve(&path)?)).await.map_err(|error| error.to_string())?;
     let place = match (resolved, wanted) {
         (Resolved::File(path), Wanted::File) => Place::File(as_text(path)?),
         (Resolved::Folder(path), Wanted::Folder) => Place::Folder(as_text(path)?),

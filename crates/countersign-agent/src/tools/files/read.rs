@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{Wanted, places, read_text, shown_line, spot};
 use crate::limits;
-use crate::tools::{Workspace, answer, blocking, define};
+use crate::tools::{Workspace, answer, define};
 
 /// Reads lines of a text file in the workspace.
 pub struct ReadFile {
@@ -94,11 +94,12 @@ impl Tool for ReadFile {
     async fn run(&self, running: Running) -> Result<Json, ToolError> {
         let input: Input = running.input()?;
         let (spot, workspace) = (spot(&running, &input.path), self.workspace.clone());
-        blocking(move || {
-            let place = workspace.place(spot)?;
-            let (file, stat) = place.open_existing()?;
-            answer(&page(&read_text(file, &stat, &place.path)?, &input))
-        })
-        .await
+        self.workspace
+            .blocking(move || {
+                let place = workspace.place(spot)?;
+                let (file, stat) = place.open_existing()?;
+                answer(&page(&read_text(file, &stat, &place.path)?, &input))
+            })
+            .await
     }
 }

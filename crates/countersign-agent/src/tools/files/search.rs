@@ -16,7 +16,7 @@ use super::visit::{Found, Glob, Visit};
 use super::{HERE, Wanted, is_binary, places, read_within, shown_line, spot};
 use crate::limits;
 use crate::tools::workspace::Spot;
-use crate::tools::{Workspace, answer, blocking, define};
+use crate::tools::{Workspace, answer, define};
 
 /// Finds lines in the files of the workspace.
 pub struct SearchFiles {
@@ -141,6 +141,6 @@ impl Tool for SearchFiles {
         let input: Input = running.input()?;
         let spot = spot(&running, input.path.as_deref().unwrap_or(HERE));
         let workspace = self.workspace.clone();
-        blocking(move || search(&workspace, spot, &input)).await
+        self.workspace.blocking(move || search(&workspace, spot, &input)).await
     }
 }

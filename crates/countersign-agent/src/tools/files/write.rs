@@ -16,7 +16,7 @@ use super::shown::{NO_FILE, Shown, sha256};
 use super::{PATH, Wanted, is_binary, places, read_within, spot};
 use crate::limits;
 use crate::tools::workspace::{Place, Spot};
-use crate::tools::{Workspace, answer, blocking, define};
+use crate::tools::{Workspace, answer, define};
 
 /// Writes a whole file of the workspace, in one step.
 ///
@@ -128,7 +128,7 @@ impl Tool for WriteFile {
 
     async fn preview(&self, arguments: &Json) -> Option<Json> {
         let (input, workspace) = (arguments.read().ok()?, self.workspace.clone());
-        blocking(move || preview(&workspace, &input)).await.ok()?.to_json()
+        self.workspace.blocking(move || preview(&workspace, &input)).await.ok()?.to_json()
     }
 
     async fn places(&self, arguments: &Json) -> Result<Places, String> {
@@ -138,14 +138,14 @@ impl Tool for WriteFile {
     async fn run(&self, running: Running) -> Result<Json, ToolError> {
         let (input, shown): (Input, Shown) = (running.input()?, Shown::to_approver(&running));
         let (spot, workspace) = (spot(&running, &input.path), self.workspace.clone());
-        blocking(move || write(&workspace, spot, &input, &shown)).await
+        self.workspace.blocking(move || write(&workspace, spot, &input, &shown)).await
     }
 
     async fn verify(&self, call: &Call) -> Verified {
         let Ok(input) = call.facts.arguments.read::<Input>() else { return Verified::Unknown };
         let workspace = self.workspace.clone();
         let spot = Spot::judged(call.facts.places.get(PATH), &input.path);
-        let found = blocking(move || {
+        let found = self.workspace.blocking(move || {
             let now = look(&workspace.place(spot)?)?;
             let is_ours = now.bytes.as_deref() == Some(input.content.as_bytes());
             // Another text may be what was there before, or what somebody wrote after us.

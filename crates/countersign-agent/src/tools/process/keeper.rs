@@ -9,10 +9,20 @@ use std::process::{Command, ExitStatus};
 
 use serde::{Deserialize, Serialize};
 
+use crate::tools::user::User;
+
 /// What a shell says about a program that is not there.
 const NOT_STARTED: i32 = 127;
 /// What a shell adds to the signal that killed a program.
 const SIGNALLED: i32 = 128;
+
+/// Before the word that names whom to run the program as. No file is named so: theirs are absolute.
+const AS: &str = "as=";
+
+/// The word that tells the keeper whom to run its program as.
+pub(super) fn as_word(user: User) -> String {
+    format!("{AS}{}", user.to_word())
+}
 
 /// How a program ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,14 +60,21 @@ impl Status {
 
 /// Does the work of a keeper: see [`Processes::kept_by`](super::Processes::kept_by).
 ///
-/// `words` are what [`Processes`](super::Processes) gave it: the file to write to, the program, and the program's own
-/// words. Returns the code to exit with, at once: whoever started it waits for that.
+/// `words` are what [`Processes`](super::Processes) gave it: perhaps whom to run the program as, the file to write to, the
+/// program, and the program's own words. Returns the code to exit with, at once: whoever started it waits for that.
 pub fn keep_status(words: impl IntoIterator<Item = OsString>) -> io::Result<i32> {
-    let mut words = words.into_iter();
+    let mut words = words.into_iter().peekable();
+    let user = words.peek().and_then(|word| Some(word.to_str()?.strip_prefix(AS)?.to_owned()));
+    let user = user.map(|word| User::find(&word)).transpose().map_err(io::Error::other)?;
+    if user.is_some() {
+        words.next();
+    }
     let (Some(file), Some(program)) = (words.next(), words.next()) else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a file and a program are needed"));
     };
-    let status = match Command::new(program).args(words).status() {
+    let mut command = Command::new(program);
+    user.into_iter().for_each(|user| user.apply(&mut command));
+    let status = match command.args(words).status() {
         Ok(status) => Status::of(status),
         Err(error) => Status::NotStarted(error.to_string()),
     };

@@ -11,9 +11,10 @@ use countersign::{CallId, Running};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
-use super::keeper::{Status, write_synced};
+use super::keeper::{Status, as_word, write_synced};
 use super::proc::{self, Alive};
 use crate::limits;
+use crate::tools::user::User;
 
 /// A folder with one file for each program that runs.
 ///
@@ -171,12 +172,18 @@ impl Watch {
         &self.mark
     }
 
-    /// A command that runs a program, through the keeper where there is one.
-    pub(super) fn command(&self, program: &str) -> Command {
+    /// A command that runs a program, as another user if so wished, and through the keeper where there is one.
+    ///
+    /// The keeper stays ours, for it writes where that user must not; it is told whom to run the program as.
+    pub(super) fn command(&self, program: &str, user: Option<User>) -> Command {
         let kept = self.ledger.as_ref().and_then(|ledger| Some((ledger, ledger.keeper.as_deref()?.split_first()?)));
-        let Some((ledger, (keeper, words))) = kept else { return Command::new(program) };
+        let Some((ledger, (keeper, words))) = kept else {
+            let mut command = Command::new(program);
+            user.into_iter().for_each(|user| user.apply(command.as_std_mut()));
+            return command;
+        };
         let mut command = Command::new(keeper);
-        command.args(words).arg(status_file(&self.entry(ledger))).arg(program);
+        command.args(words).args(user.map(as_word)).arg(status_file(&self.entry(ledger))).arg(program);
         command
     }
 

@@ -131,7 +131,8 @@ fn agent(store: Arc<dyn Store>, folder: &Path, tool: &str, script: &Script) -> A
         _ => {
             let yaml = format!("tools: [{{ name: work, run: {{ command: {PROGRAM} }}, description: Works. }}]");
             let config = Config::from_yaml("test.yml", &yaml, &|_| None).unwrap();
-            let Made::Tool(made) = from_config(&config.tools[0], folder, Some(&processes(folder))).unwrap() else {
+            let Made::Tool(made) = from_config(&config.tools[0], folder, Some(&processes(folder)), None).unwrap()
+            else {
                 panic!("a command runs here")
             };
             builder.shared_tool(made)
@@ -261,7 +262,9 @@ async fn a_program_that_is_not_there_fails_alike() {
     let config = Config::from_yaml("test.yml", yaml, &|_| None).unwrap();
     let mut texts = Vec::new();
     for kept in [Some(processes(folder.path())), None] {
-        let Made::Tool(tool) = from_config(&config.tools[0], folder.path(), kept.as_ref()).unwrap() else { panic!() };
+        let Made::Tool(tool) = from_config(&config.tools[0], folder.path(), kept.as_ref(), None).unwrap() else {
+            panic!()
+        };
         let script = Script::new([calls([("work", "{}")]), says("ok")]);
         let gate = Gate::builder().policy(Policy::allow_all()).build().unwrap();
         let agent = Agent::builder("boss", script.clone()).gate(gate).shared_tool(tool).build().unwrap();

@@ -13,7 +13,7 @@ use super::server::{Server, ok, status};
 fn made(world: &World, run: &str) -> Result<Made, String> {
     let yaml = format!("tools:\n  - name: probe\n    description: Probes.\n    {run}\n");
     let config = Config::from_yaml("test.yml", &yaml, &|_| None).map_err(|error| error.to_string())?;
-    from_config(&config.tools[0], &world.work(""), None).map_err(|error| error.to_string())
+    from_config(&config.tools[0], &world.work(""), None, None).map_err(|error| error.to_string())
 }
 
 fn tool(world: &World, run: &str) -> Arc<dyn Tool> {

@@ -234,7 +234,7 @@ async fn a_revoked_grant_carries_nothing() {
 async fn a_database_that_is_gone_is_an_error() {
     let bench = Bench::new();
     let mut options = bench.options();
-    options.connect_within = Duration::from_secs(2);
+    options.reconnect_within = Duration::from_secs(1);
     let store = PostgresStore::connect(bench.database.url(), options).await.unwrap();
     drop(bench);
     let answer = tokio::time::timeout(PATIENCE, store.run(deploy("s1").op())).await.unwrap();

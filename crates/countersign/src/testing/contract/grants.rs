@@ -1,6 +1,7 @@
 //! What is remembered: grants, and denials within a run.
 
 use std::collections::BTreeMap;
+use std::slice;
 use std::time::Duration;
 
 use serde_json::json;
@@ -38,6 +39,9 @@ pub async fn a_session_grant_comes_before_a_global_one(test: &dyn TestStore) {
     assert_eq!(made.scope, Scope::Session { session: "s".into() });
     assert_eq!(store.grant(made.id).await.unwrap(), Some(made.clone()));
     assert_eq!(store.grants().await.unwrap(), [global.clone(), made.clone()]);
+    assert_eq!(store.grants_after(None, 1).await.unwrap(), slice::from_ref(&global));
+    assert_eq!(store.grants_after(Some(global.id), 9).await.unwrap(), slice::from_ref(&made));
+    assert_eq!(store.grants_after(Some(made.id), 9).await.unwrap(), []);
     assert_eq!(submit(&*store, pay("s")).await.grant, Some(made.id));
     let elsewhere = submit(&*store, pay("t")).await;
     assert_eq!((elsewhere.state, elsewhere.grant), (CallState::Allowed, Some(global.id)));
