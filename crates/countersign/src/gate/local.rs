@@ -62,6 +62,8 @@ pub(crate) struct Local {
     pub(crate) signer: Option<Arc<Signer>>,
     /// Definitions already written down, so that other processes can check an edit.
     pub(crate) known: Mutex<HashSet<DefinitionDigest>>,
+    /// Tools of principals that people were asked about before.
+    pub(crate) noted: Mutex<HashSet<String>>,
     pub(crate) runs_since_checkpoint: AtomicU64,
 }
 
@@ -141,6 +143,7 @@ impl Local {
                 Ok(applied) => {
                     let call = applied.call.ok_or(GateError::Rejected(Rejection::NotFound("call")))?;
                     if !applied.replayed {
+                        self.note_tool(&call).await;
                         self.announce(asks, &call);
                     }
                     return Ok(Submitted { call, replayed: applied.replayed });

@@ -8,6 +8,7 @@ mod bounded;
 mod builder;
 mod hooks;
 mod local;
+mod novelty;
 mod preview;
 mod proposal;
 mod scope;
@@ -27,6 +28,7 @@ pub use preview::{Counted, Example, GrantPreview};
 pub use proposal::Proposal;
 pub use scope::Scope;
 
+use crate::approver::Hold;
 use crate::call::{Call, CallState, Outcome};
 use crate::digest::DefinitionDigest;
 use crate::event::{Cursor, Draft, Event, EventName};
@@ -38,7 +40,9 @@ use crate::limits;
 use crate::permit::Permit;
 use crate::policy::Policy;
 use crate::refusal::{Refusal, RefusalKind};
+use crate::show::View;
 use crate::store::{CallFilter, Claimant, EventFilter, Failure, Op, Store, StoreError};
+use crate::time::Time;
 use crate::tool::{Tool, ToolError, Verified};
 use crate::transition::Rejection;
 use hooks::Hooks;
@@ -310,6 +314,13 @@ impl Gate {
         groups: &[Arc<str>],
     ) -> Result<Decided, GateError> {
         self.local.decide(&self.asks, hold, decision, groups).await
+    }
+
+    /// Renders a hold for whoever is asked, under the policy in force, and says if its tool is seen for the first time.
+    pub async fn view(&self, hold: &Hold, now: Time) -> Result<View, GateError> {
+        let view = View::of(&hold.call, hold, now).under(&hold.call, &self.policy());
+        let first = self.local.is_first(&hold.call).await?;
+        Ok(if first { view.first_seen() } else { view })
     }
 
     /// Shows a grant before a decision makes it: as a rule, with calls it covers and how many it would have covered.

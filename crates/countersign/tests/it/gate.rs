@@ -4,6 +4,7 @@ mod approvers;
 mod basics;
 pub(crate) mod desk;
 mod edits;
+mod first;
 mod folders;
 mod grants;
 mod identity;
