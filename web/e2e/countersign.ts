@@ -79,10 +79,11 @@ export class Countersign {
   }
 
   /** Makes a call that begins and whose end nobody saw. */
-  async doubt(call: NewCall): Promise<void> {
+  async doubt(call: NewCall): Promise<string> {
     const { id } = await this.submit(call)
     const { fence } = await this.claim(id)
     await this.ask('POST', `/v1/calls/${id}/outcome`, { outcome: 'may_have_applied', fence })
+    return id
   }
 
   /** Begins a session with an agent that the server runs. */

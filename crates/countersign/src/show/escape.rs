@@ -134,9 +134,7 @@ impl WarningKind {
             WarningKind::Destructive => "the server says that this tool may destroy things",
             WarningKind::NoDefinition => "nobody said what this tool is",
             WarningKind::Large => "the arguments are long: read all of them",
-            WarningKind::FirstSeen => {
-                "seen for the first time: nobody was asked about this tool for this principal before"
-            }
+            WarningKind::FirstSeen => "first time seen: this principal never asked for this tool",
         }
     }
 }

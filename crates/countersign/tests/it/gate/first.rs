@@ -11,7 +11,7 @@ async fn is_first(gate: &Gate, call: &Arc<Call>) -> bool {
     let hold = Hold::of(call, call.open_hold().unwrap().id).unwrap();
     let view = gate.view(&hold, call.created_at).await.unwrap();
     let told = view.warnings.iter().any(|warning| warning.kind == WarningKind::FirstSeen);
-    assert_eq!(told, view.lines.iter().any(|line| line.text.starts_with("seen for the first time")), "in the text too");
+    assert_eq!(told, view.lines.iter().any(|line| line.text.starts_with("first time seen")), "in the text too");
     told
 }
 
