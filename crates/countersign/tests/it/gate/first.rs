@@ -35,7 +35,7 @@ async fn the_first_call_of_a_tool_is_marked_for_each_principal() {
 #[tokio::test(start_paused = true)]
 async fn another_gate_on_the_same_store_knows_the_tool() {
     let store = memory();
-    let build = || Gate::builder().store(Arc::clone(&store)).policy(Policy::ask_all()).decided_elsewhere();
+    let build = || Gate::builder().store(store.clone()).policy(Policy::ask_all()).decided_elsewhere();
     let (one, other) = (build().without_sweeper().build().unwrap(), build().without_sweeper().build().unwrap());
     let desk = Desk::new();
     let first = one.submit(desk.tool.as_ref(), Desk::proposal("{}")).await.unwrap();
