@@ -1,22 +1,37 @@
-//! Whether people see a tool of a principal for the first time.
+//! What a gate notes about tools as it meets them: their definitions, and when people first see them.
 //!
-//! One small record for each tool of each principal, written when people are first asked about it: the answer takes one
-//! reading by key, however long the log is.
+//! The first is for whoever checks an edit elsewhere. The second is one small record for each tool of each principal,
+//! written when people are first asked about it: the answer takes one reading by key, however long the log is.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::call::{Call, Facts};
 use crate::digest::push_hex;
 use crate::gate::GateError;
-use crate::gate::local::Local;
+use crate::gate::local::{DEFINITIONS, Local};
 use crate::json::write_string;
 use crate::limits;
 use crate::store::{Expect, Store as _};
+use crate::tool::Definition;
 
 /// Where the first call of each tool is kept among the store's records.
 const FIRST_CALLS: &str = "first-calls";
 
 impl Local {
+    /// Writes a definition down where other processes find it.
+    pub(crate) async fn write_down(&self, definition: &Definition) -> Result<(), GateError> {
+        let digest = definition.digest();
+        if self.known.lock().is_ok_and(|known| known.contains(&digest)) {
+            return Ok(());
+        }
+        let text = serde_json::to_vec(definition).map_err(|error| GateError::BadInput(error.to_string()))?;
+        self.store.put_record(DEFINITIONS, &digest.to_string(), &text, Expect::Any, None).await?;
+        if let Ok(mut known) = self.known.lock() {
+            known.insert(digest);
+        }
+        Ok(())
+    }
+
     /// Notes that people are asked about this tool of this principal.
     ///
     /// The call itself is durable by now. Where the note is lost, by an error or by our end, the next call counts as
