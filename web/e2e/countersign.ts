@@ -1,7 +1,7 @@
 /** A server of its own for each test, an agent that submits to it, and a browser that is signed in. */
 import { execFile, spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -17,26 +17,33 @@ policy:
     - { id: reads, allow: "read_*" }
     - { id: big-transfers, ask: transfer_money, risk: high, reason: Transfers need a second look }
     - { id: production, ask: deploy, risk: critical, reason: This reaches production }
+    - { id: hurry, ask: hurry, expires_after: 4s }
 limits: { pending_per_session: 20000, submits_per_second: 100000 }
 `
 
-/** Agents that the server runs: a banker who gives the transfer to a clerk; the client moves the money. */
+/** Agents that the server runs: a banker who gives the transfer to a clerk, and the client moves the money; a scribe. */
 const AGENTS = `
 model: { provider: scripted, name: script.yml }
 tools: [{ name: send_rent, description: Moves money., run: { client: true } }]
 agents:
   banker: { instructions: You help with the bank., sub_agents: [clerk] }
   clerk: { instructions: You move money., tools: [send_rent] }
+  scribe: { instructions: You take notes., tools: [write_file] }
 `
 const SCRIPT = `
 agents:
   banker: [{ text: I ask the clerk., calls: [{ tool: ask_clerk, arguments: { task: Send 900 to Bo } }] }, { text: The rent is sent. }]
   clerk: [{ text: I send it., calls: [{ tool: send_rent, arguments: { to: Bo, amount: 900 } }] }, { text: Bo has it. }]
+  scribe: [
+    { calls: [{ tool: write_file, arguments: { path: notes/one.txt, content: one } }] },
+    { calls: [{ tool: write_file, arguments: { path: notes/two.txt, content: two } }] },
+    { text: Both are written. },
+  ]
 `
 const TASKS = '    - { id: tasks, allow: "agent:*" }'
 
 /** What an agent submits. */
-export type NewCall = { tool: string; arguments: unknown; session?: string; server?: string; hint?: string; definition?: unknown; agent?: string[] }
+export type NewCall = { tool: string; arguments: unknown; session?: string; server?: string; hint?: string; payload?: unknown; definition?: unknown; agent?: string[] }
 export type Call = { id: string; state: string; arguments: unknown; refusal: { kind: string; reason?: string } | null; response: unknown }
 
 export class Countersign {
@@ -53,6 +60,7 @@ export class Countersign {
     const talking = POLICY.replace('  rules:', `  rules:\n${TASKS}`) + AGENTS
     await writeFile(join(folder, 'countersign.yml'), agents === 'agents' ? talking : POLICY)
     await writeFile(join(folder, 'script.yml'), SCRIPT)
+    await mkdir(join(folder, 'work', 'notes'), { recursive: true })
     const { process, url, sign_in } = await serve(folder, '127.0.0.1:0')
     const made = await promisify(execFile)(program(), ['token', 'create', '--role', 'agent', '--name', 'bank-bot', '--json', ...place(folder)], surroundings(folder))
     return new Countersign(folder, process, url, sign_in, (JSON.parse(made.stdout) as { token: string }).token)
@@ -66,8 +74,16 @@ export class Countersign {
     return this.ask('GET', `/v1/calls/${id}`)
   }
 
-  claim(id: string): Promise<{ arguments: unknown; fence: number }> {
+  claim(id: string): Promise<{ arguments: unknown; payload: unknown; fence: number }> {
     return this.ask('POST', `/v1/calls/${id}/claim`, {})
+  }
+
+  /** Makes a call that begins and whose end nobody saw. */
+  async doubt(call: NewCall): Promise<string> {
+    const { id } = await this.submit(call)
+    const { fence } = await this.claim(id)
+    await this.ask('POST', `/v1/calls/${id}/outcome`, { outcome: 'may_have_applied', fence })
+    return id
   }
 
   /** Begins a session with an agent that the server runs. */
@@ -139,8 +155,10 @@ function surroundings(folder: string): { env: NodeJS.ProcessEnv } {
 }
 
 async function serve(folder: string, listen: string): Promise<{ process: ChildProcess; url: string; sign_in: string }> {
-  const child = spawn(program(), ['serve', '--json', '--listen', listen, ...place(folder)], {
+  // The tools of agents work in a folder of the test's own, as its own user.
+  const child = spawn(program(), ['serve', '--json', '--no-open', '--dangerously-run-tools-as-server', '--listen', listen, ...place(folder)], {
     ...surroundings(folder),
+    cwd: join(folder, 'work'),
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   for await (const line of createInterface({ input: child.stdout })) {
@@ -180,6 +198,16 @@ export const talking = test.extend({
 export async function open(page: Page, tool: string): Promise<void> {
   await page.getByRole('region', { name: 'List of holds' }).getByRole('button', { name: tool }).first().click()
   await expect(page.getByRole('region', { name: 'What will run' })).toBeVisible()
+}
+
+/** Looks at all of the hold, as approve demands. */
+export async function seenWhole(page: Page): Promise<void> {
+  await page.getByRole('region', { name: 'The hold in full' }).evaluate(async (view) => {
+    for (let top = 0; top < view.scrollHeight; top += view.clientHeight * 0.8) {
+      view.scrollTo(0, top)
+      await new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(next)))
+    }
+  })
 }
 
 /** Waits until approve would work. */

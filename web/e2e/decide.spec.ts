@@ -38,6 +38,19 @@ test('an edit is shown as a difference and runs in place of the original', async
   expect((await countersign.claim(call.id)).arguments).toEqual({ ...EMAIL.arguments, subject: 'Rent, corrected' })
 })
 
+test('what the tool gave along goes back to it as the approver made it', async ({ countersign, inbox }) => {
+  const call = await countersign.submit({ tool: 'book_flight', arguments: { to: 'Oslo' }, payload: { seat: '12A', price: 120.5 } })
+  await open(inbox, 'book_flight')
+  await armed(inbox)
+  await inbox.keyboard.press('e')
+  await inbox.getByLabel('seat').fill('14C')
+  await expect(inbox.getByRole('region', { name: 'What you change in payload' })).toContainText('"14C"')
+  await inbox.getByRole('button', { name: 'Approve the edited call' }).click()
+  await expect(inbox.getByText('Approved book_flight')).toBeVisible()
+  const { arguments: given, payload } = await countersign.claim(call.id)
+  expect({ given, payload }).toEqual({ given: { to: 'Oslo' }, payload: { seat: '14C', price: 120.5 } })
+})
+
 test('an answer goes to the model in place of a run', async ({ countersign, inbox }) => {
   const call = await countersign.submit(EMAIL)
   await open(inbox, 'send_email')
@@ -77,4 +90,23 @@ test('identical calls are one row and are decided together', async ({ countersig
   await approve.click()
   await expect(inbox.getByText('Approved 3 calls')).toBeVisible()
   for (const call of calls) expect((await countersign.call(call.id)).state).toBe('approved')
+})
+
+test('everything can be decided without a pointer', async ({ countersign, inbox }) => {
+  const first = await countersign.submit({ tool: 'send_email', arguments: { n: 1 } })
+  const second = await countersign.submit({ tool: 'send_letter', arguments: { n: 2 } })
+  await expect(inbox.getByText('2 pending').first()).toBeVisible()
+  await inbox.keyboard.press('j')
+  await armed(inbox)
+  await inbox.keyboard.press('a')
+  await expect(inbox.getByText('Approved send_email')).toBeVisible()
+  await expect(inbox.getByRole('heading', { name: 'send_letter' })).toBeVisible()
+  // Deny has the focus, so Enter opens its form and nothing else.
+  await expect(inbox.getByRole('button', { name: 'Deny' })).toBeFocused()
+  await inbox.keyboard.press('Enter')
+  await inbox.keyboard.type('No letters')
+  await inbox.keyboard.press('Control+Enter')
+  await expect(inbox.getByText('Denied send_letter')).toBeVisible()
+  expect((await countersign.call(first.id)).state).toBe('approved')
+  expect((await countersign.call(second.id)).refusal).toMatchObject({ reason: 'No letters' })
 })

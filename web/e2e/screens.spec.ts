@@ -1,6 +1,6 @@
 import AxeBuilder from '@axe-core/playwright'
 import type { Page } from '@playwright/test'
-import { expect, open, test } from './countersign'
+import { expect, open, seenWhole, test, type Countersign } from './countersign'
 
 const SIZES = { desktop: { width: 1440, height: 900 }, phone: { width: 360, height: 740 } }
 const PLACES = ['sessions', 'history', 'grants', 'doubts', 'policy', 'audit', 'insights']
@@ -9,6 +9,33 @@ async function check(page: Page, where: string): Promise<void> {
   const { violations } = await new AxeBuilder({ page }).analyze()
   expect(violations.map(({ id, nodes }) => `${where}: ${id} ${nodes[0]?.html}`)).toEqual([])
   expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth), `${where} is too wide`).toBeLessThanOrEqual(0)
+}
+
+async function visit(page: Page, countersign: Countersign, place: string): Promise<void> {
+  await page.goto(`${countersign.url}/#/${place}`)
+  await expect(page.getByRole('status', { name: 'Loading' })).toHaveCount(0)
+  await check(page, place)
+}
+
+/** Something on every screen: what waits, a grant, a doubt, and decisions of both kinds. */
+async function fill(countersign: Countersign, inbox: Page): Promise<void> {
+  await countersign.doubt({ tool: 'read_file', arguments: { path: '/etc/hosts' } })
+  await countersign.submit({ tool: 'send_email', arguments: { to: 'bo@example.com' } })
+  await inbox.goto(`${countersign.url}/#/inbox`)
+  await open(inbox, 'send_email')
+  await seenWhole(inbox)
+  await inbox.keyboard.press('r')
+  await seenWhole(inbox)
+  await inbox.getByRole('button', { name: 'Approve and remember' }).click()
+  await expect(inbox.getByText('Approved send_email')).toBeVisible()
+  await countersign.submit({ tool: 'send_letter', arguments: { to: 'Bo' } })
+  await inbox.goto(`${countersign.url}/#/inbox`)
+  await open(inbox, 'send_letter')
+  await inbox.keyboard.press('d')
+  await inbox.keyboard.press('Control+Enter')
+  await expect(inbox.getByText('Denied send_letter')).toBeVisible()
+  await countersign.submit({ tool: 'write_file', arguments: { path: '../a', content: 'a\nb' } })
+  await expect(inbox.getByRole('button', { name: 'Dismiss' })).toHaveCount(0)
 }
 
 for (const [size, viewport] of Object.entries(SIZES)) {
@@ -31,15 +58,20 @@ for (const [size, viewport] of Object.entries(SIZES)) {
           await inbox.keyboard.press('Escape')
           await inbox.getByRole('button', { name: 'Deny' }).waitFor()
         }
+        await fill(countersign, inbox)
         for (const place of PLACES) {
-          await inbox.goto(`${countersign.url}/#/${place}`)
-          await expect(inbox.getByRole('status', { name: 'Loading' })).toHaveCount(0)
-          await check(inbox, place)
+          await visit(inbox, countersign, place)
+          await expect(inbox.getByText(/^(Nothing is|No )/)).toHaveCount(0)
+          await inbox.screenshot({ path: test.info().outputPath(`${place}.png`) })
         }
       })
     })
   }
 }
+
+test('every screen is usable with nothing on it', async ({ countersign, inbox }) => {
+  for (const place of PLACES) await visit(inbox, countersign, place)
+})
 
 test('the record verifies in the browser', async ({ countersign, inbox }) => {
   await countersign.submit({ tool: 'read_file', arguments: { path: 'ü\u2028', n: 0.1 } })
@@ -63,4 +95,27 @@ test('every view has a key', async ({ inbox }) => {
   }
   await inbox.keyboard.press('?')
   await expect(inbox.getByRole('dialog', { name: 'Keyboard' })).toBeVisible()
+})
+
+/** Whatever can be clicked can be reached by Tab alone. */
+test('every control is reached by the keyboard', async ({ countersign, inbox }) => {
+  await countersign.submit({ tool: 'send_email', arguments: { to: 'bo@example.com' } })
+  await open(inbox, 'send_email')
+  for (const place of ['', ...PLACES]) {
+    if (place !== '') await inbox.goto(`${countersign.url}/#/${place}`)
+    await expect(inbox.getByRole('status', { name: 'Loading' })).toHaveCount(0)
+    const wanted = await inbox.evaluate(() => {
+      const controls = [...document.querySelectorAll<HTMLElement>('a[href], button, input, select, textarea, summary')]
+      const shown = controls.filter((control) => control.checkVisibility() && !control.matches(':disabled, [tabindex="-1"]'))
+      shown.forEach((control, at) => (control.dataset.at = String(at)))
+      ;(document.activeElement as HTMLElement | null)?.blur()
+      return shown.map((control) => control.outerHTML.slice(0, 80))
+    })
+    const reached = new Set<string | undefined>()
+    for (let press = 0; press < 2 * wanted.length + 10; press += 1) {
+      await inbox.keyboard.press('Tab')
+      reached.add(await inbox.evaluate(() => (document.activeElement as HTMLElement | null)?.dataset.at))
+    }
+    expect(wanted.filter((_, at) => !reached.has(String(at))), place).toEqual([])
+  }
 })

@@ -1,4 +1,4 @@
-import { armed, expect, talking as test } from './countersign'
+import { armed, expect, open, seenWhole, talking as test } from './countersign'
 
 test('a session that the server runs is shown as it happens, with its holds in their place', async ({ countersign, inbox }) => {
   await countersign.begin({ agent: 'banker', session: 'rent', message: 'send the rent' })
@@ -33,6 +33,21 @@ test('a session is followed over the end of the server', async ({ countersign, i
   await countersign.say('rent', 'thank you')
   await expect(inbox.getByText('1 message waits')).toBeVisible({ timeout: 60_000 })
   await expect(transcript.getByText('I ask the clerk.')).toHaveCount(1)
+})
+
+test('a call can be remembered for its folder', async ({ countersign, inbox }) => {
+  await countersign.begin({ agent: 'scribe', session: 'notes', message: 'write them down' })
+  await open(inbox, 'write_file')
+  await seenWhole(inbox)
+  await armed(inbox)
+  await inbox.keyboard.press('r')
+  const which = inbox.getByLabel('Which calls')
+  await which.selectOption((await which.locator('option', { hasText: 'notes' }).textContent()) ?? '')
+  await expect(inbox.getByText(/allow write_file whenever path leads into .*notes, in session notes/)).toBeVisible()
+  await inbox.getByRole('button', { name: 'Approve and remember' }).click()
+  await inbox.goto(`${countersign.url}/#/sessions/${encodeURIComponent('bank-bot/notes')}`)
+  // The second file is in the same folder, so nobody is asked about it.
+  await expect(inbox.getByText('Both are written.')).toBeVisible()
 })
 
 for (const [size, viewport] of Object.entries({ desktop: { width: 1440, height: 900 }, phone: { width: 390, height: 800 } })) {

@@ -52,8 +52,6 @@ pub const LINK_LIFE: Duration = Duration::from_secs(10 * 60);
 pub const SEARCHED: usize = 20_000;
 /// Holds with the same arguments that are named beside one.
 pub const SIBLINGS: usize = 100;
-/// Bytes of arguments from which people are told that they are large.
-pub const LARGE: usize = 16 * 1024;
 /// Events that insights look through.
 pub const INSIGHT_EVENTS: usize = 50_000;
 /// Hours that insights may look back.
@@ -62,6 +60,17 @@ pub const INSIGHT_HOURS: u32 = 24 * 30;
 pub const INSIGHT_STEPS: usize = 48;
 /// Rules and tools that insights name.
 pub const INSIGHT_ROWS: usize = 50;
+/// How often people must have said yes, and never no, before a rule is worth a thought.
+pub const INSIGHT_YESES: u64 = 3;
+/// Where one stretch of the time that people take ends and the next begins.
+pub const INSIGHT_WAITS: [Duration; 6] = [
+    Duration::from_secs(5),
+    Duration::from_secs(15),
+    Duration::from_secs(60),
+    Duration::from_secs(5 * 60),
+    Duration::from_secs(15 * 60),
+    Duration::from_secs(60 * 60),
+];
 /// Tokens in one listing.
 pub const TOKENS: usize = 10_000;
 /// Combinations of route, method and status that are counted.

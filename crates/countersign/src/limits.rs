@@ -105,6 +105,12 @@ pub const NOTIFIED: usize = 32;
 pub const PLACES: usize = 16;
 /// Bytes of one such place.
 pub const PLACE_BYTES: usize = 4 * 1024;
+/// Bytes of an argument that is looked at as a path.
+pub const PATH_BYTES: usize = 4 * 1024;
+/// Bytes of arguments from which people are told that they are large.
+pub const LARGE_ARGUMENT_BYTES: usize = 16 * 1024;
+/// Tools of principals that a gate knows to have been seen, so that it need not look them up.
+pub const NOTED_TOOLS: usize = 10_000;
 /// Agents inside one another.
 pub const AGENT_DEPTH: usize = 16;
 /// Bytes of a payload handed between tool and approver, and of a response given instead of running.

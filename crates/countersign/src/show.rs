@@ -18,9 +18,11 @@ use crate::time::Time;
 use crate::verdict::{Effect, Risk};
 
 mod escape;
+mod notable;
 mod paint;
 
 use escape::{escape_folded, name};
+use notable::notable;
 use paint::Painter;
 
 pub use escape::{Warning, WarningKind, escape, warnings, wrap};
@@ -97,7 +99,7 @@ impl View {
         arguments.root(&call.shown_arguments().tree(), &call.facts.arguments.tree());
         let notes = notes(call, hold);
 
-        let warnings: Vec<Warning> = [facts.warnings, arguments.warnings].concat();
+        let warnings: Vec<Warning> = [facts.warnings, arguments.warnings, notable(call)].concat();
         let mut lines = facts.lines;
         lines.extend(warnings.iter().map(warning_line));
         lines.extend(arguments.lines);
@@ -128,6 +130,18 @@ impl View {
     }
 }
 
+impl View {
+    /// Says that the tool is seen for the first time, which only a gate can know: see [`Gate::view`](crate::Gate::view).
+    #[must_use]
+    pub(crate) fn first_seen(mut self) -> View {
+        let warning = Warning::whole(WarningKind::FirstSeen);
+        let before = |line: &&Line| matches!(line.kind, LineKind::Fact | LineKind::Warning);
+        self.lines.insert(self.lines.iter().take_while(before).count(), warning_line(&warning));
+        self.warnings.push(warning);
+        self
+    }
+}
+
 fn title(call: &Call, hold: &HoldRow) -> String {
     let tool = name(&call.facts.tool.name);
     let place = call.facts.tool.server.as_ref().map(|server| format!(" on {}", name(server))).unwrap_or_default();
@@ -137,8 +151,11 @@ fn title(call: &Call, hold: &HoldRow) -> String {
 
 fn warning_line(warning: &Warning) -> Line {
     let times = if warning.count > 1 { format!(", {} times", count(warning.count)) } else { String::new() };
-    let text = format!("{}: {}{times}", warning.kind.as_str(), warning.sample);
-    Line { kind: LineKind::Warning, indent: 0, label: format!("warning at {}", warning.place), text }
+    let label = match warning.place.as_str() {
+        "" => "warning".to_owned(),
+        place => format!("warning at {place}"),
+    };
+    Line { kind: LineKind::Warning, indent: 0, label, text: format!("{}{times}", warning.text()) }
 }
 
 /// Collects what the gate knows about a hold.

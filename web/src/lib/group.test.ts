@@ -12,7 +12,7 @@ const BASE: Hold = {
 const hold = (more: Partial<Hold>): Hold => ({ ...BASE, ...more })
 const detail = (more: Partial<Hold>, arguments_text: string): HoldDetail => ({
   hold: hold(more), arguments_text, verdict: { effect: 'ask', because: [], matched: [], policy: '' }, view: [],
-  warnings: [{ code: 'large', place: '', text: 'large' }], definition: null, superseded_by: null, siblings: [], halted: false, now: '',
+  warnings: [{ code: 'large', place: '', text: 'large' }], definition: null, superseded_by: null, folders: [], siblings: [], halted: false, now: '',
 })
 
 describe('groups', () => {

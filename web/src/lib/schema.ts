@@ -15,13 +15,13 @@ export type FormField = {
 /** Text longer than this, or with line breaks, gets a large field. */
 const SHORT = 80
 
-/** The fields for an object: those of the schema first, then whatever else the arguments hold. */
+/** The fields for an object: what the schema needs first, then what else it knows, then whatever else the object holds. */
 export function fieldsOf(schema: unknown, value: Tree): FormField[] {
   const properties = record(record(schema).properties)
   const required = record(schema).required
   const names = value.kind === 'map' ? value.members.map(([name]) => name) : []
   const all = new Set([...Object.keys(properties), ...names])
-  return [...all].map((name) => {
+  const fields = [...all].map((name): FormField => {
     const property = record(Object.hasOwn(properties, name) ? properties[name] : undefined)
     const choices = Array.isArray(property.enum) ? property.enum.map((choice) => JSON.stringify(choice)) : []
     return {
@@ -32,6 +32,7 @@ export function fieldsOf(schema: unknown, value: Tree): FormField[] {
       choices,
     }
   })
+  return fields.sort((one, other) => Number(other.required) - Number(one.required))
 }
 
 /** What the input for a value shows. */

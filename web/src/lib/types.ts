@@ -82,6 +82,8 @@ export type HoldDetail = {
   view: Line[]
   warnings: Warning[]
   definition: Definition | null
+  /** Where arguments lead, as their tool says. */
+  folders: { field: string; folder: string }[]
   superseded_by: string | null
   siblings: Sibling[]
   halted: boolean
@@ -91,9 +93,9 @@ export type HoldDetail = {
 export type Covers = 'exact' | 'tool' | { fields: string[] } | { folder: string }
 export type Remember = { scope: 'session' | 'global'; covers: Covers; expires_after?: string; uses?: number }
 
-/** Arguments and responses are JSON text, so that numbers keep their spelling. */
+/** Arguments, payloads and responses are JSON text, so that numbers keep their spelling. */
 export type NewDecision =
-  | { answer: 'approve'; digest: string; arguments?: string; remember?: Remember }
+  | { answer: 'approve'; digest: string; arguments?: string; payload?: string; remember?: Remember }
   | { answer: 'deny'; digest: string; reason?: string }
   | { answer: 'respond'; digest: string; response: string }
 
@@ -188,6 +190,10 @@ export type Tally = {
   timing: Timing
 }
 export type Moment = { at: string; opened: number; approved: number; denied: number; expired: number }
+/** Decisions that took less than so many milliseconds, and no less than those before. */
+export type Wait = { under: number | null; decided: number }
+/** Prompts that people always said yes to. */
+export type Saving = { rule: string; tool: string; prompts: number }
 export type Insights = {
   from: string
   to: string
@@ -196,6 +202,8 @@ export type Insights = {
   over_time: Moment[]
   by_rule: [string, Tally][]
   by_tool: [string, Tally][]
+  waits: Wait[]
+  savings: Saving[]
 }
 
 export type Me = {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use countersign::call::{Declared, Repeat, ToolId};
 use countersign::digest::{ArgumentDigest, CallDigest};
 use countersign::hold::HoldState;
+use countersign::place::Place;
 use countersign::show::{self, LineKind, View};
 use countersign::verdict::{Because, Memory, OnExpired, Risk};
 use countersign::{CallId, HoldId, Json, Refusal, Time};
@@ -149,6 +150,13 @@ impl From<&countersign::Hold> for Hold {
     }
 }
 
+fn folders(hold: &countersign::Hold) -> Vec<Folder> {
+    let folder = |(field, place): (&str, &Place)| {
+        Some(Folder { field: field.to_owned(), folder: place.folder()?.display().to_string() })
+    };
+    hold.call.facts.places.iter().filter_map(folder).collect()
+}
+
 fn quorums(hold: &countersign::Hold) -> Vec<Quorum> {
     let counted = |index: usize| {
         let yes = |decision: &&countersign::Decision| {
@@ -179,6 +187,9 @@ pub struct HoldDetail {
     pub warnings: Vec<Warning>,
     /// What the tool is, where somebody said so.
     pub definition: Option<Definition>,
+    /// The folders that arguments lead into, as their tool says: what a grant may cover by `{"folder": FIELD}`.
+    #[serde(default)]
+    pub folders: Vec<Folder>,
     /// The hold that took its place.
     #[schema(value_type = Option<String>)]
     pub superseded_by: Option<HoldId>,
@@ -188,6 +199,15 @@ pub struct HoldDetail {
     pub halted: bool,
     /// The store's clock, for countdowns.
     pub now: Timestamp,
+}
+
+/// A folder that an argument leads into.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Folder {
+    /// The argument.
+    pub field: String,
+    /// The folder. Holds names that others chose: escape it before it is printed.
+    pub folder: String,
 }
 
 /// Another hold that asks about the same.
@@ -222,7 +242,8 @@ pub struct Line {
 /// Something that might deceive or deserves a second look.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Warning {
-    /// `invisible`, `bidi`, `mixed_script`, `confusable`, `destructive`, `no_definition`, `large`, `policy_changed`, `halted`.
+    /// `invisible`, `bidi`, `mixed_script`, `confusable`, `outside_path`, `destructive`, `no_definition`, `large`,
+    /// `first_seen`, `policy_changed` or `halted`.
     pub code: String,
     /// Where: `tool`, `/path` in the arguments … Empty for the call as a whole.
     pub place: String,
@@ -244,16 +265,19 @@ impl From<&show::Warning> for Warning {
             show::WarningKind::Bidi => "bidi",
             show::WarningKind::MixedScript => "mixed_script",
             show::WarningKind::Confusable => "confusable",
+            show::WarningKind::OutsidePath => "outside_path",
+            show::WarningKind::Destructive => "destructive",
+            show::WarningKind::NoDefinition => "no_definition",
+            show::WarningKind::Large => "large",
+            show::WarningKind::FirstSeen => "first_seen",
         };
-        let text = format!("{}: {}", warning.kind.as_str(), warning.sample);
-        Warning { code: code.to_owned(), place: warning.place.clone(), text }
+        Warning { code: code.to_owned(), place: warning.place.clone(), text: warning.text() }
     }
 }
 
 impl HoldDetail {
-    /// A hold as it is shown at this moment under this policy. What other rows say is left for the caller to add.
-    pub fn of(hold: &countersign::Hold, policy: &countersign::Policy, now: Time) -> HoldDetail {
-        let view = View::of(&hold.call, hold, now).under(&hold.call, policy);
+    /// A hold as it is shown at this moment by this view. What other rows say is left for the caller to add.
+    pub fn of(hold: &countersign::Hold, view: View, now: Time) -> HoldDetail {
         let line = |line: show::Line| Line { kind: line.kind, indent: line.indent, label: line.label, text: line.text };
         let at = hold.call.holds.iter().position(|row| row.id == hold.id);
         let next = at.and_then(|at| hold.call.holds.get(at + 1)).filter(|_| hold.state == HoldState::Superseded);
@@ -264,6 +288,7 @@ impl HoldDetail {
             warnings: view.warnings.iter().map(Warning::from).collect(),
             view: view.lines.into_iter().map(line).collect(),
             definition: None,
+            folders: folders(hold),
             superseded_by: next.map(|next| next.id),
             siblings: Vec::new(),
             halted: false,

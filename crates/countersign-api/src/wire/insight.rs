@@ -21,6 +21,30 @@ pub struct Insights {
     pub by_rule: Vec<(String, Tally)>,
     /// The same for each tool, busiest first.
     pub by_tool: Vec<(String, Tally)>,
+    /// How long people took, from the quick to the slow.
+    pub waits: Vec<Wait>,
+    /// Where people always said yes, so that a rule would have saved them from being asked. Most saved first.
+    pub savings: Vec<Saving>,
+}
+
+/// How many decisions took so long.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Wait {
+    /// Less than so many milliseconds, and no less than the one before; the last has no end.
+    pub under: Option<u64>,
+    /// How many decisions.
+    pub decided: u64,
+}
+
+/// Prompts that a rule would have saved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Saving {
+    /// The rule that asked: one of the policy, or `otherwise`.
+    pub rule: String,
+    /// The tool it asked about, with its server.
+    pub tool: String,
+    /// How often people were asked and said yes; they never said no.
+    pub prompts: u64,
 }
 
 /// How holds ended.

@@ -152,7 +152,7 @@ fn wanted(args: &Args) -> Result<Answer, Fault> {
 async fn ask(desk: &Desk, open: &Hold, wanted: Answer, rule: Vec<String>) -> Result<Option<Answer>, Fault> {
     let now = desk.store().now().await?;
     let plain = wanted == Answer::approve();
-    let mut view = View::of(&open.call, open, now).under(&open.call, &desk.gate.policy());
+    let mut view = desk.gate.view(open, now).await?;
     add_wishes(&mut view, &wanted, &rule);
     let offers = if plain { offer::offers(&desk.gate, open).await? } else { Vec::new() };
     let mut choices = vec![Choice::Leave, Choice::Approve];

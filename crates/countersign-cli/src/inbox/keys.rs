@@ -112,9 +112,10 @@ impl State {
                 Vec::new()
             }
             Step::Stop => vec![Effect::Interrupt],
+            Step::Editor(text) => vec![Effect::Editor(shown.hold.id, text)],
             Step::Offers => {
                 shown.dialog.notify("Looking up what may be remembered…".to_owned());
-                vec![Effect::Cover(Box::new(shown.hold.clone()))]
+                vec![Effect::Cover(shown.hold.id, shown.folders.clone())]
             }
             Step::Done(answer) => {
                 shown.sending = true;

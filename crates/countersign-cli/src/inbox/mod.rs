@@ -29,7 +29,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 
 use crate::fault::Fault;
-use crate::prompt::{Guard, flush, next_event};
+use crate::prompt::{Guard, edit, flush, next_event};
 use crate::signals::Signals;
 use follow::on_one_line;
 use state::{Effect, Message, State};
@@ -49,16 +49,16 @@ pub(crate) async fn run(source: Source, place: String) -> Result<(), Fault> {
     flush()?;
     let size = crossterm::terminal::size().unwrap_or((80, 24));
     let state = State::new(place, guard.has_colour(), size, listing, Duration::ZERO);
-    let mut screen = Screen { source, state, begin: Instant::now(), work: JoinSet::new() };
+    let mut screen = Screen { source, guard, state, begin: Instant::now(), work: JoinSet::new() };
     let ended = screen.run(news, &mut signals).await;
     follower.abort();
-    drop(guard);
     ended
 }
 
 /// The inbox on a terminal.
 struct Screen {
     source: Source,
+    guard: Guard,
     state: State,
     begin: Instant,
     work: JoinSet<Message>,
@@ -74,6 +74,13 @@ impl Screen {
                 match effect {
                     Effect::Quit => return Ok(()),
                     Effect::Interrupt => return Err(interrupted()),
+                    Effect::Editor(id, text) => {
+                        self.guard.lend();
+                        let written = edit(text).await;
+                        self.guard.retake()?;
+                        terminal.clear()?;
+                        self.state.update(Message::Written(id, written), self.begin.elapsed());
+                    }
                     effect => self.start(effect),
                 }
             }
@@ -110,12 +117,14 @@ impl Screen {
             let words = |fault: Fault| on_one_line(&fault);
             match effect {
                 Effect::Load(id) => Message::Detail(id, source.detail(id).await.map(Box::new).map_err(words)),
-                Effect::Cover(hold) => Message::Coverages(hold.id, source.coverages(&hold).await.map_err(words)),
+                Effect::Cover(id, folders) => {
+                    Message::Coverages(id, source.coverages(id, &folders).await.map_err(words))
+                }
                 Effect::Decide(id, digest, answer) => {
                     Message::Decided(id, source.decide(id, digest, answer).await.map(Box::new).map_err(words))
                 }
                 Effect::History => Message::History(source.closed().await.map_err(words)),
-                Effect::Quit | Effect::Interrupt => Message::Tick,
+                Effect::Editor(..) | Effect::Quit | Effect::Interrupt => Message::Tick,
             }
         });
     }

@@ -94,7 +94,8 @@ impl Source {
             Source::Server(client) => Ok(client.hold(id).await?),
             Source::Local(desk) => {
                 let hold = find(desk, id).await?;
-                let mut detail = wire::HoldDetail::of(&hold, &desk.gate.policy(), desk.store().now().await?);
+                let now = desk.store().now().await?;
+                let mut detail = wire::HoldDetail::of(&hold, desk.gate.view(&hold, now).await?, now);
                 detail.halted = desk.store().halted(&hold.call.facts.path).await?;
                 Ok(detail)
             }
@@ -115,13 +116,13 @@ impl Source {
     }
 
     /// What may be remembered of a hold: the narrowest first, and nothing that may not.
-    pub(crate) async fn coverages(&self, hold: &wire::Hold) -> Result<Vec<Coverage>, Fault> {
+    pub(crate) async fn coverages(&self, hold: HoldId, folders: &[wire::Folder]) -> Result<Vec<Coverage>, Fault> {
         let mut coverages = Vec::new();
-        for (words, covers) in wishes(hold) {
+        for (words, covers) in wishes(folders) {
             let mut offers = Vec::new();
             for scope in [RememberScope::Session, RememberScope::Global] {
                 let remember = Remember { scope, covers: covers.clone(), ..Remember::session() };
-                if let Some(lines) = self.preview(hold.id, remember.clone()).await? {
+                if let Some(lines) = self.preview(hold, remember.clone()).await? {
                     offers.push(Offer { remember, lines });
                 }
             }
@@ -242,22 +243,14 @@ fn first_at(milliseconds: i64) -> CallId {
 }
 
 /// What a person might want covered, narrowest first.
-fn wishes(hold: &wire::Hold) -> Vec<(String, RememberCovers)> {
+fn wishes(folders: &[wire::Folder]) -> Vec<(String, RememberCovers)> {
     let mut wishes = vec![("exactly these arguments".to_owned(), RememberCovers::Exact)];
-    for field in texts_of(&hold.arguments) {
-        let words = format!("where `{}` leads into the same folder", countersign::show::escape(&field));
-        wishes.push((words, RememberCovers::Folder(field)));
+    for wire::Folder { field, .. } in folders {
+        let words = format!("where `{}` leads into the same folder", countersign::show::escape(field));
+        wishes.push((words, RememberCovers::Folder(field.clone())));
     }
     wishes.push(("every call of the tool".to_owned(), RememberCovers::Tool));
     wishes
-}
-
-/// The names of the arguments that are texts and look like paths.
-fn texts_of(arguments: &countersign::Json) -> Vec<String> {
-    let value: serde_json::Value = serde_json::from_str(arguments.as_str()).unwrap_or_default();
-    let members = value.as_object().into_iter().flatten();
-    let is_path = |value: &serde_json::Value| value.as_str().is_some_and(|text| text.contains('/'));
-    members.filter(|(_, value)| is_path(value)).map(|(name, _)| name.clone()).take(3).collect()
 }
 
 /// An answer as a server takes it.

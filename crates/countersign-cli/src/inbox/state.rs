@@ -1,11 +1,12 @@
 //! What the inbox knows. Reads no clock and no terminal; [`State::update`](super::update) is the only thing that
 //! changes it.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use countersign::digest::CallDigest;
+use countersign::digest::{ArgumentDigest, CallDigest};
 use countersign::show::{Line, LineKind, View, escape};
-use countersign::verdict::Memory;
+use countersign::verdict::{Memory, Risk};
 use countersign::{Answer, HoldId, Json};
 use countersign_api::wire;
 use crossterm::event::KeyEvent;
@@ -35,6 +36,8 @@ pub(crate) enum Message {
     Detail(HoldId, Result<Box<wire::HoldDetail>, String>),
     /// What may be remembered of a hold, or why that is not known.
     Coverages(HoldId, Result<Vec<Coverage>, String>),
+    /// What the person wrote in their own editor.
+    Written(HoldId, Result<String, String>),
     /// What came of a decision.
     Decided(HoldId, Result<Box<wire::Decided>, String>),
     /// The closed holds, or why they are not known.
@@ -47,7 +50,9 @@ pub(crate) enum Effect {
     /// Read a hold.
     Load(HoldId),
     /// Find out what may be remembered of a hold.
-    Cover(Box<wire::Hold>),
+    Cover(HoldId, Vec<wire::Folder>),
+    /// Let the person write the arguments of a hold anew in their own editor.
+    Editor(HoldId, String),
     /// Decide a hold that was drawn with this digest.
     Decide(HoldId, CallDigest, Answer),
     /// Read the closed holds.
@@ -87,6 +92,8 @@ pub(crate) enum Mode {
 pub(crate) struct Shown {
     /// The hold as it was drawn. Its digest goes with every decision.
     pub(crate) hold: wire::Hold,
+    /// Where its arguments lead.
+    pub(crate) folders: Vec<wire::Folder>,
     /// Whether claims were halted for it.
     pub(crate) halted: bool,
     /// The question.
@@ -160,7 +167,7 @@ impl State {
     /// The ids of the holds that are listed, in order.
     pub(crate) fn ids(&self) -> Vec<HoldId> {
         match self.tab {
-            Tab::Waiting => self.waiting().map(|hold| hold.id).collect(),
+            Tab::Waiting => self.groups().into_iter().map(|group| group.lead.id).collect(),
             Tab::Closed => self.closed().map(|hold| hold.id).collect(),
         }
     }
@@ -173,6 +180,21 @@ impl State {
             let mut texts = texts.into_iter().chain(&hold.agent).map(String::as_str).chain([hold.arguments.as_str()]);
             texts.any(|text| text.to_lowercase().contains(&wanted))
         })
+    }
+
+    /// The same, with identical calls in one group: the oldest leads. They are decided one by one.
+    pub(crate) fn groups(&self) -> Vec<Group<'_>> {
+        let mut groups: Vec<Group<'_>> = Vec::new();
+        let mut places: HashMap<GroupKey<'_>, usize> = HashMap::new();
+        for hold in self.waiting() {
+            let next = groups.len();
+            let at = group_key(hold).map_or(next, |key| *places.entry(key).or_insert(next));
+            match groups.get_mut(at) {
+                Some(group) => group.count += 1,
+                None => groups.push(Group { lead: hold, count: 1 }),
+            }
+        }
+        groups
     }
 
     /// The closed holds that pass the filter.
@@ -202,9 +224,9 @@ impl State {
 impl Shown {
     /// A hold to be looked at from now on.
     pub(crate) fn new(detail: wire::HoldDetail, now: Duration) -> Shown {
-        let (hold, halted) = (detail.hold.clone(), detail.halted);
+        let (hold, folders, halted) = (detail.hold.clone(), detail.folders.clone(), detail.halted);
         let dialog = Dialog::new(question(detail), now);
-        Shown { hold, halted, dialog, sending: false, gone: false, coverages: Vec::new(), coverage: 0 }
+        Shown { hold, folders, halted, dialog, sending: false, gone: false, coverages: Vec::new(), coverage: 0 }
     }
 
     /// Takes another picture of the same hold, if it is another.
@@ -214,6 +236,25 @@ impl Shown {
             self.dialog.renew(question(detail), now);
         }
     }
+}
+
+/// Identical calls that wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group<'a> {
+    /// The oldest.
+    pub(crate) lead: &'a wire::Hold,
+    /// How many there are.
+    pub(crate) count: usize,
+}
+
+type GroupKey<'a> = (ArgumentDigest, Risk, bool, Vec<(u32, &'a [String])>);
+
+/// What makes calls identical; none where a secret in them is masked.
+///
+/// SECURITY: what must be decided on other terms is never hidden in the same row.
+fn group_key(hold: &wire::Hold) -> Option<GroupKey<'_>> {
+    let terms = hold.approvals.iter().map(|quorum| (quorum.approvals, quorum.from.as_slice())).collect();
+    Some((hold.argument_digest?, hold.risk, hold.in_run, terms))
 }
 
 /// A hold as a question. Deny comes first, and so has the focus.
@@ -237,7 +278,7 @@ fn arguments(detail: &wire::HoldDetail) -> Json {
     exact.unwrap_or_else(|_| detail.hold.arguments.clone())
 }
 
-/// The lines of the one renderer, and the server's warnings about the call as a whole.
+/// The lines of the one renderer, and what it does not know.
 fn view(title: String, detail: wire::HoldDetail) -> View {
     // SECURITY: the renderer's lines are safe. A server that sends others paints nothing either.
     let line = |line: wire::Line| Line {
@@ -248,14 +289,12 @@ fn view(title: String, detail: wire::HoldDetail) -> View {
     };
     let mut lines: Vec<Line> = detail.view.into_iter().map(line).collect();
     let halted = detail.halted.then(|| "halted: an approved call waits until the operator lets calls go on".to_owned());
-    let whole = detail.warnings.iter().filter(|warning| warning.place.is_empty() && warning.code != "halted");
-    let whole = whole.map(|warning| safe_piece(&warning.text).replace('\n', "\\n"));
     let facts = lines.iter().take_while(|line| line.kind == LineKind::Fact).count();
     let labelled = |kind, label: &str, text| Line { kind, indent: 0, label: label.to_owned(), text };
     let reasons = detail.hold.decisions.iter().filter_map(|decision| decision.reason.as_deref());
     let reasons = reasons.map(|reason| labelled(LineKind::Fact, "denied for", escape(reason)));
-    let warnings = halted.into_iter().chain(whole).map(|text| labelled(LineKind::Warning, "warning", text));
-    let more: Vec<Line> = reasons.chain(warnings).collect();
+    let halted = halted.map(|text| labelled(LineKind::Warning, "warning", text));
+    let more: Vec<Line> = reasons.chain(halted).collect();
     lines.splice(facts..facts, more);
     View { title, lines, warnings: Vec::new() }
 }

@@ -321,7 +321,7 @@ fn a_grant_is_shown_as_a_rule_and_its_coverage_can_be_changed() {
     use countersign::grant::{Remember, RememberCovers};
     let holds = two();
     let mut person = Person::before(&holds);
-    assert_eq!(person.wait(LATER).types("m"), [Effect::Cover(Box::new(holds[0].clone()))]);
+    assert_eq!(person.wait(LATER).types("m"), [Effect::Cover(id(1), Vec::new())]);
     let coverage = |covers: &RememberCovers| Coverage {
         words: format!("{covers:?}"),
         offers: vec![Offer {
@@ -422,4 +422,41 @@ fn pasted_text_is_never_a_key() {
     person.types("d");
     person.gets(Message::Paste("not\nnow".to_owned()));
     person.sees("not now");
+}
+
+/// Identical calls are one row; what is decided on other terms is not, and neither is what is masked.
+#[test]
+fn identical_calls_stand_in_one_row() {
+    let alike = |number| {
+        let digest = format!("cs1a:{}", "7".repeat(64)).parse().unwrap();
+        wire::Hold { argument_digest: Some(digest), ..hold(number, "pay", json!({"to": "Bo"})) }
+    };
+    let graver = wire::Hold { risk: countersign::verdict::Risk::Critical, ..alike(3) };
+    let holds = [alike(1), alike(2), graver, hold(4, "pay", json!({})), hold(5, "pay", json!({}))];
+    let mut person = Person::before(&holds);
+    assert!(person.look().contains("pay ×2"), "{}", person.look());
+    assert_eq!(person.state.ids(), [id(1), id(3), id(4), id(5)]);
+    // Once the first is decided, the other takes its place.
+    person.gets(Message::News(News::Listed(listing(&holds[1..]))));
+    assert_eq!(person.state.ids(), [id(2), id(3), id(4), id(5)]);
+}
+
+/// What was written in the person's own editor is looked at before it can be approved.
+#[test]
+fn an_edit_in_the_own_editor_is_shown_as_a_change() {
+    let mut person = Person::before(&two());
+    person.wait(LATER).types("e");
+    let effects = person.gets(Message::Key(KeyEvent::new(KeyCode::Char('o'), KeyModifiers::CONTROL)));
+    let [Effect::Editor(hold, text)] = effects.as_slice() else { panic!("{effects:?}") };
+    assert!(*hold == id(1) && text.contains("a/b"), "{text}");
+    person.gets(Message::Written(id(1), Err("no editor".to_owned())));
+    assert!(person.look().contains("no editor"), "{}", person.look());
+    person.gets(Message::Written(id(1), Ok("{\"n\":".to_owned())));
+    assert!(person.look().contains("Not yet"), "{}", person.look());
+    person.gets(Message::Written(id(1), Ok("{\"n\":2,\"path\":\"a/b\"}".to_owned())));
+    let screen = person.look();
+    assert!(screen.contains("This is what changes") && screen.contains("+   \"n\": 2"), "{screen}");
+    assert_eq!(person.types("a"), [], "too soon");
+    let effects = person.wait(LATER).types("a");
+    assert!(matches!(effects.as_slice(), [Effect::Decide(..)]), "{effects:?}");
 }

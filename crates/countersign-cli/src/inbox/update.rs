@@ -44,6 +44,12 @@ impl State {
                 self.covered(id, found);
                 Vec::new()
             }
+            Message::Written(id, written) => {
+                if let Some(shown) = self.shown.as_mut().filter(|shown| shown.hold.id == id) {
+                    shown.dialog.rewritten(written, self.now);
+                }
+                Vec::new()
+            }
             Message::Decided(id, came) => self.decided(id, came),
             Message::History(found) => self.remembered(found),
         };

@@ -3,7 +3,6 @@
 
 use countersign::show::{escape, wrap};
 use countersign::verdict::Risk;
-use countersign_api::wire;
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -15,7 +14,7 @@ use super::detail;
 use super::follow::Link;
 use super::layout::{Areas, SMALLEST, areas};
 use super::source::{Closed, LISTED};
-use super::state::{Mode, State, Tab};
+use super::state::{Group, Mode, State, Tab};
 use crate::out::{fit, safe_piece};
 use crate::prompt::{Stage, countdown, on_one_line};
 
@@ -59,9 +58,11 @@ const HELP: &[&str] = &[
     "Space PgUp   turn the hold's page",
     "a            approve: asks once more, with Deny in focus",
     "d            deny, with a reason for the agent to read",
-    "e            edit the arguments, look at the change, approve it",
+    "e            edit the arguments, look at the change, approve it;",
+    "             Ctrl-O there opens them in your $EDITOR",
     "r            answer instead of the tool",
     "m            approve and remember; c changes what is covered",
+    "×3           identical calls in one row, decided one by one",
     "h            closed holds, and who decided them",
     "/            filter by tool, agent, session or arguments",
     "q            quit; what waits goes on waiting",
@@ -135,11 +136,10 @@ fn head(state: &State, look: Look, width: u16) -> Line<'static> {
 }
 
 fn list(frame: &mut Frame<'_>, state: &State, look: Look, areas: &Areas) {
-    let total = match state.tab {
-        Tab::Waiting => state.listing.holds.len(),
-        Tab::Closed => state.closed.as_ref().map_or(0, Vec::len),
+    let (count, total) = match state.tab {
+        Tab::Waiting => (state.waiting().count(), state.listing.holds.len()),
+        Tab::Closed => (state.closed().count(), state.closed.as_ref().map_or(0, Vec::len)),
     };
-    let count = state.ids().len();
     let name = match state.tab {
         Tab::Waiting => "Waiting",
         Tab::Closed => "Closed, newest first",
@@ -155,8 +155,8 @@ fn list(frame: &mut Frame<'_>, state: &State, look: Look, areas: &Areas) {
     let width = usize::from(inner.width);
     let rows: Vec<Line<'_>> = match state.tab {
         Tab::Waiting => {
-            let page = state.waiting().skip(state.top).take(areas.listed());
-            page.map(|hold| waiting_row(state, look, hold, width)).collect()
+            let page = state.groups().into_iter().skip(state.top).take(areas.listed());
+            page.map(|group| waiting_row(state, look, group, width)).collect()
         }
         Tab::Closed => {
             let page = state.closed().skip(state.top).take(areas.listed());
@@ -176,7 +176,7 @@ fn nothing(state: &State) -> &'static str {
     }
 }
 
-fn waiting_row(state: &State, look: Look, hold: &wire::Hold, width: usize) -> Line<'static> {
+fn waiting_row(state: &State, look: Look, Group { lead: hold, count }: Group<'_>, width: usize) -> Line<'static> {
     let is_selected = state.selected == Some(hold.id);
     let sign = if is_selected { '›' } else { ' ' };
     let left = state.left(hold.expires_at);
@@ -187,7 +187,8 @@ fn waiting_row(state: &State, look: Look, hold: &wire::Hold, width: usize) -> Li
         Risk::High | Risk::Critical => "!",
     };
     let columns = NAME.min(width * 2 / 5);
-    let name = fit(&safe_piece(&hold.title), columns);
+    let times = if count > 1 { format!(" ×{count}") } else { String::new() };
+    let name = format!("{}{times}", fit(&safe_piece(&hold.title), columns.saturating_sub(times.width())));
     let who = escape(hold.agent.last().unwrap_or(&hold.principal));
     let rest = format!("{who}  {}", on_one_line(hold.arguments.as_str()));
     let gap = " ".repeat(columns.saturating_sub(name.width()));
@@ -241,7 +242,9 @@ fn keys(state: &State) -> &'static str {
         }
         (Mode::List, _) => " jk choose · Enter read · a approve · d deny · e edit · m remember · ? all keys",
         (Mode::Detail, Some(Stage::Denying(_) | Stage::Responding(_))) => " Enter send it · Esc back",
-        (Mode::Detail, Some(Stage::Editing(_))) => " Ctrl-S or F2 look at the change · Esc back",
+        (Mode::Detail, Some(Stage::Editing(_))) => {
+            " Ctrl-S or F2 look at the change · Ctrl-O in your $EDITOR · Esc back"
+        }
         (Mode::Detail, Some(Stage::Remembering(_))) => " ←→ choose · Enter take it · c cover more or less · Esc back",
         (Mode::Detail, _) => " ←→ choose · Enter take it · jk scroll · Space page · Esc back to the list",
         (Mode::Filter(_), _) => " Enter keep it · Esc clear it",

@@ -51,6 +51,8 @@ pub(crate) enum Step {
     Left,
     /// The person wants to see what may be remembered, and nobody has looked yet.
     Offers,
+    /// The person wants to write this text anew in their own editor. What comes of it goes to [`Dialog::rewritten`].
+    Editor(String),
     /// The person wants everything to stop.
     Stop,
 }
@@ -263,6 +265,22 @@ impl Dialog {
         }
     }
 
+    /// Takes what the person wrote in their own editor, or why they could not.
+    pub(crate) fn rewritten(&mut self, written: Result<String, String>, now: Duration) {
+        if !matches!(self.stage, Stage::Editing(_)) {
+            return;
+        }
+        match written {
+            Err(words) => self.notice = Some(words),
+            Ok(text) => {
+                // Should it be no JSON, the person goes on from there.
+                self.stage = Stage::Editing(Input::lines(&text));
+                self.edited(&text, now);
+            }
+        }
+        self.disturbed(now);
+    }
+
     /// Takes a key.
     pub(crate) fn key(&mut self, key: KeyEvent, now: Duration) -> Step {
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
@@ -271,7 +289,11 @@ impl Dialog {
         match &mut self.stage {
             Stage::Choosing | Stage::Checking(_) | Stage::Remembering(_) => self.choosing(key, now),
             Stage::Denying(_) | Stage::Responding(_) if key.code == KeyCode::Enter => self.written(),
-            Stage::Editing(_) if is_control(key, 's') || key.code == KeyCode::F(2) => self.edited(now),
+            Stage::Editing(input) if is_control(key, 's') || key.code == KeyCode::F(2) => {
+                let text = input.text();
+                self.edited(&text, now)
+            }
+            Stage::Editing(input) if is_control(key, 'o') || key.code == KeyCode::F(4) => Step::Editor(input.text()),
             Stage::Denying(_) | Stage::Responding(_) | Stage::Editing(_) if key.code == KeyCode::Esc => {
                 self.enter(Stage::Choosing, now);
                 Step::Stay
@@ -400,9 +422,8 @@ impl Dialog {
         }
     }
 
-    fn edited(&mut self, now: Duration) -> Step {
-        let Stage::Editing(input) = &self.stage else { return Step::Stay };
-        match Json::arguments(&input.text(), &Limits::default()) {
+    fn edited(&mut self, text: &str, now: Duration) -> Step {
+        match Json::arguments(text, &Limits::default()) {
             Ok(arguments) if arguments == self.question.arguments => {
                 self.notice = Some("Nothing is changed yet. Esc goes back.".to_owned());
                 Step::Stay

@@ -167,7 +167,7 @@ fn keys(stage: &Stage) -> &'static str {
             " ←→ choose · Enter take it · Space turn the page · Esc back · Ctrl-C stop "
         }
         Stage::Denying(_) | Stage::Responding(_) => " Enter send it · Esc back · Ctrl-C stop ",
-        Stage::Editing(_) => " Ctrl-S or F2 look at the change · Esc back · Ctrl-C stop ",
+        Stage::Editing(_) => " Ctrl-S or F2 look at the change · Ctrl-O in your $EDITOR · Esc back ",
     }
 }
 

@@ -4,6 +4,7 @@ mod body;
 mod choice;
 mod dialog;
 mod draw;
+mod editor;
 mod input;
 mod pick;
 mod pretty;
@@ -16,6 +17,7 @@ pub(crate) use body::Look;
 pub(crate) use choice::Choice;
 pub(crate) use dialog::{Dialog, Offer, Question, Stage, Step};
 pub(crate) use draw::countdown;
+pub(crate) use editor::edit;
 pub(crate) use input::Input;
 pub(crate) use pick::{Item, Picked, pick};
 pub(crate) use pretty::on_one_line;
@@ -24,7 +26,7 @@ pub(crate) use terminal::{Asked, Guard, ask, flush, is_interactive, next_event};
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use countersign::show::{View, escape};
+use countersign::show::escape;
 use countersign::{Answer, Gate, Hold};
 
 use crate::fault::Fault;
@@ -44,7 +46,7 @@ pub(crate) async fn put(
     let offers = offer::offers(gate, open).await?;
     let mut choices = choices(open, &offers);
     choices.extend(also);
-    let view = View::of(&open.call, open, now).under(&open.call, &gate.policy());
+    let view = gate.view(open, now).await?;
     let question = Question { view, arguments: open.call.shown_arguments().clone(), choices, offers, notice };
     let begin = Instant::now();
     let life: Option<Duration> = open.expires_at.map(|at| now.until(at));

@@ -21,6 +21,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::dialog::{Dialog, Question, Step};
 use super::draw::{Screen, draw};
+use super::editor;
 use crate::signals::Signals;
 
 /// How often the countdown is drawn anew.
@@ -95,6 +96,12 @@ pub(crate) async fn ask(
         };
         match step {
             Step::Stay | Step::Offers => {}
+            Step::Editor(text) => {
+                guard.lend();
+                let written = editor::edit(text).await;
+                guard.retake()?;
+                dialog.rewritten(written, begin.elapsed());
+            }
             Step::Done(answer) => break Asked::Answer(answer),
             Step::Left => break Asked::Left,
             Step::Stop => break Asked::Stop,
@@ -165,11 +172,22 @@ impl Guard {
                 usual(info);
             }));
         });
-        enable_raw_mode()?;
         let colour = anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never;
         let guard = Guard { colour, drawn: None };
-        execute!(io::stderr(), EnterAlternateScreen, EnableBracketedPaste, EnableFocusChange, Hide)?;
+        take()?;
         Ok(guard)
+    }
+
+    /// Lets another program have the terminal.
+    pub(crate) fn lend(&mut self) {
+        give_back();
+    }
+
+    /// Takes the terminal back. Keys that were meant for the other program are thrown away.
+    pub(crate) fn retake(&mut self) -> io::Result<()> {
+        take()?;
+        self.drawn = None;
+        flush()
     }
 
     /// Whether the person wants colour.
@@ -214,6 +232,11 @@ impl Drop for Guard {
     fn drop(&mut self) {
         give_back();
     }
+}
+
+fn take() -> io::Result<()> {
+    enable_raw_mode()?;
+    execute!(io::stderr(), EnterAlternateScreen, EnableBracketedPaste, EnableFocusChange, Hide)
 }
 
 /// Gives the terminal back. Doing it twice does no harm.

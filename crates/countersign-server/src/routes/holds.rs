@@ -79,11 +79,12 @@ async fn read(State(app): State<App>, _caller: Approver, Id(id): Id<HoldId>) -> 
     let hold = find(&app, id).await?;
     let now = app.store().now().await?;
     let policy = app.gate.policy();
-    let mut detail = wire::HoldDetail::of(&hold, &policy, now);
+    let view = app.gate.view(&hold, now).await?;
+    let mut detail = wire::HoldDetail::of(&hold, view, now);
     detail.definition = definition(&app, &hold).await?;
     detail.siblings = siblings(&app, &hold).await?;
     detail.halted = app.store().halted(&hold.call.facts.path).await?;
-    detail.warnings.extend(more_warnings(&hold, policy.version(), &detail));
+    detail.warnings.extend(more_warnings(&hold, policy.version(), detail.halted));
     Ok(Json(detail))
 }
 
@@ -117,22 +118,12 @@ async fn siblings(app: &App, hold: &Hold) -> Answer<Vec<wire::Sibling>> {
     Ok(calls.iter().filter_map(sibling).collect())
 }
 
-/// What deserves a second look besides what the text itself might hide.
-fn more_warnings(hold: &Hold, policy: &str, detail: &wire::HoldDetail) -> Vec<Warning> {
-    let call = &hold.call;
-    let claims = call.facts.annotations.as_ref().and_then(|claims| claims.field("destructiveHint"));
+/// What the renderer cannot know: the policy of now, and a halt.
+fn more_warnings(hold: &Hold, policy: &str, halted: bool) -> Vec<Warning> {
+    let changed = *hold.call.verdict.policy != *policy;
     let found = [
-        claims
-            .is_some_and(|claim| claim.as_str() == "true")
-            .then(|| Warning::new("destructive", "the server says that this tool may destroy things")),
-        call.definition.is_none().then(|| Warning::new("no_definition", "nobody said what this tool is")),
-        (call.facts.arguments.as_str().len() > limits::LARGE)
-            .then(|| Warning::new("large", "the arguments are long: read all of them")),
-        (*call.verdict.policy != *policy)
-            .then(|| Warning::new("policy_changed", "the policy changed since this was asked")),
-        detail
-            .halted
-            .then(|| Warning::new("halted", "halted: an approved call waits until the operator lets calls go on")),
+        changed.then(|| Warning::new("policy_changed", "the policy changed since this was asked")),
+        halted.then(|| Warning::new("halted", "halted: an approved call waits until the operator lets calls go on")),
     ];
     found.into_iter().flatten().collect()
 }

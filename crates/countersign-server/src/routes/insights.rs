@@ -1,14 +1,17 @@
 //! How people and rules get along, counted from a bounded window of the record.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use axum::extract::State;
 use axum::{Json, routing};
 use countersign::event::{Cursor, Event, EventName};
 use countersign::store::EventFilter;
-use countersign::{HoldId, Time, limits as core_limits};
+use countersign::wrapper::runs_programs;
+use countersign::{HoldId, Time, ToolId, limits as core_limits};
 use countersign_api::wire::{self, Tally, Timing, timestamp};
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::app::App;
 use crate::auth::Overseer;
@@ -70,6 +73,24 @@ struct Open {
     at: Time,
     rules: Vec<String>,
     tool: String,
+    /// Whether a rule could have answered in place of people: one asked, for one approval, before the run, and not about
+    /// a tool that runs anything it is told to.
+    could_be_ruled: bool,
+}
+
+impl Open {
+    fn read(at: Time, body: &Value) -> Open {
+        let rules = body.get("rules").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let rules: Vec<String> = rules.iter().filter_map(|rule| rule.as_str().map(str::to_owned)).collect();
+        let text = |key: &str| body.get(key).and_then(Value::as_str);
+        let name = text("tool").unwrap_or_default();
+        let id = ToolId { server: text("server").map(Arc::from), name: name.into() };
+        let once = body.get("approvals").and_then(Value::as_u64) == Some(1);
+        let before = body.get("in_run").and_then(Value::as_bool) == Some(false);
+        let could_be_ruled = once && before && rules.len() == 1 && !runs_programs(&id, &countersign::Json::empty());
+        let tool = text("server").map_or_else(|| name.to_owned(), |server| format!("{server}/{name}"));
+        Open { at, rules, tool, could_be_ruled }
+    }
 }
 
 struct Count {
@@ -80,6 +101,8 @@ struct Count {
     steps: Vec<Tally>,
     by_rule: BTreeMap<String, Row>,
     by_tool: BTreeMap<String, Row>,
+    /// By the one rule that asked, and the tool.
+    ruled: BTreeMap<(String, String), Tally>,
 }
 
 #[derive(Default)]
@@ -98,6 +121,7 @@ impl Count {
             steps: vec![Tally::default(); limits::INSIGHT_STEPS],
             by_rule: BTreeMap::new(),
             by_tool: BTreeMap::new(),
+            ruled: BTreeMap::new(),
         }
     }
 
@@ -106,11 +130,7 @@ impl Count {
         let text = |key: &str| body.get(key).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
         match (event.name, event.hold) {
             (EventName::HoldOpened, Some(hold)) => {
-                let rules = body.get("rules").and_then(|rules| rules.as_array()).cloned().unwrap_or_default();
-                let rules = rules.iter().filter_map(|rule| rule.as_str().map(str::to_owned)).collect();
-                let server = body.get("server").and_then(|server| server.as_str());
-                let tool = server.map_or_else(|| text("tool"), |server| format!("{server}/{}", text("tool")));
-                let open = Open { at: event.at, rules, tool };
+                let open = Open::read(event.at, &body);
                 self.tally(&open, event.at, &|tally| tally.opened += 1, None);
                 self.open.insert(hold, open);
             }
@@ -151,6 +171,9 @@ impl Count {
             change(&mut row.tally);
             row.milliseconds.extend(took);
         }
+        if let (true, [rule]) = (open.could_be_ruled, open.rules.as_slice()) {
+            change(self.ruled.entry((rule.clone(), open.tool.clone())).or_default());
+        }
         let step = (at.0 - self.from.0).max(0) / self.step().max(1);
         let last = self.steps.len() - 1;
         if let Some(step) = self.steps.get_mut(usize::try_from(step).unwrap_or(last).min(last)) {
@@ -176,6 +199,8 @@ impl Count {
             from: timestamp(self.from),
             to: timestamp(self.to),
             complete,
+            waits: waits(&self.all.milliseconds),
+            savings: savings(self.ruled),
             holds: self.all.finish(),
             over_time: self.steps.into_iter().enumerate().map(moment).collect(),
             by_rule: busiest(self.by_rule),
@@ -191,6 +216,30 @@ impl Row {
         let timing = Timing { median: at(50), p90: at(90), longest: self.milliseconds.last().copied() };
         Tally { timing, ..self.tally }
     }
+}
+
+/// How many decisions took how long.
+fn waits(milliseconds: &[u64]) -> Vec<wire::Wait> {
+    let ends = limits::INSIGHT_WAITS.map(|end| u64::try_from(end.as_millis()).unwrap_or(u64::MAX));
+    let mut begin = 0;
+    let mut wait = |under: Option<u64>| {
+        let range = std::mem::replace(&mut begin, under.unwrap_or(u64::MAX))..;
+        let within = |took: &&u64| range.contains(*took) && under.is_none_or(|end| **took < end);
+        wire::Wait { under, decided: milliseconds.iter().filter(within).count() as u64 }
+    };
+    ends.map(Some).into_iter().chain([None]).map(&mut wait).collect()
+}
+
+/// Where people were asked again and again, and only ever said yes.
+fn savings(ruled: BTreeMap<(String, String), Tally>) -> Vec<wire::Saving> {
+    let always = ruled.into_iter().filter(|(_, tally)| tally.denied + tally.answered == 0);
+    let saving =
+        |((rule, tool), tally): ((String, String), Tally)| wire::Saving { rule, tool, prompts: tally.approved };
+    let mut savings: Vec<wire::Saving> = always.map(saving).collect();
+    savings.retain(|saving| saving.prompts >= limits::INSIGHT_YESES);
+    savings.sort_by_key(|saving| std::cmp::Reverse(saving.prompts));
+    savings.truncate(limits::INSIGHT_ROWS);
+    savings
 }
 
 fn busiest(rows: BTreeMap<String, Row>) -> Vec<(String, Tally)> {

@@ -54,7 +54,7 @@ async fn a_hold_shows_everything_that_is_needed_to_decide() {
     let stage = Stage::new().await;
     let (agent, ann) = (stage.agent().await, stage.ann().await);
     let definition = json!({ "description": "Writes a file.", "annotations": { "destructiveHint": true } });
-    let arguments = json!({ "path": "a\u{202e}txt.exe", "n": 12345678901234567890_u64 });
+    let arguments = json!({ "path": "../a\u{202e}txt.exe", "n": 12345678901234567890_u64 });
     let body = |session: &str| json!({ "session": session, "tool": "write_file", "arguments": arguments, "definition": definition, "hint": "ok" });
     let call = agent.post("/v1/calls", &body("s")).await.expect(202);
     let twin = agent.post("/v1/calls", &body("t")).await.expect(202);
@@ -64,7 +64,10 @@ async fn a_hold_shows_everything_that_is_needed_to_decide() {
     assert_eq!(detail["verdict"]["because"][0]["rule"], "writes");
     assert!(text(&detail, "arguments_text").contains("12345678901234567890"));
     let codes: Vec<&str> = detail["warnings"].as_array().unwrap().iter().map(|found| text(found, "code")).collect();
-    assert_eq!(codes, ["bidi", "destructive"]);
+    assert_eq!(codes, ["bidi", "outside_path", "destructive", "first_seen"]);
+    let again = ann.get(&format!("/v1/holds/{}", text(&twin["holds"][0], "id"))).await.expect(200);
+    let codes: Vec<&str> = again["warnings"].as_array().unwrap().iter().map(|found| text(found, "code")).collect();
+    assert_eq!(codes, ["bidi", "outside_path", "destructive"], "the second call of a tool is not its first");
     let shown: Vec<&str> = detail["view"].as_array().unwrap().iter().map(|line| text(line, "text")).collect();
     assert!(shown.iter().any(|text| text.contains(r"a\u{202e}txt.exe")), "{shown:#?}");
     assert!(!shown.iter().any(|text| text.contains('\u{202e}')));

@@ -53,6 +53,26 @@ async fn insights_count_how_holds_ended() {
     let opened: u64 =
         insights["over_time"].as_array().unwrap().iter().map(|step| step["opened"].as_u64().unwrap()).sum();
     assert_eq!(opened, 4);
+    assert_eq!(insights["waits"].as_array().unwrap().len(), 7);
+    assert_eq!(insights["waits"][0], json!({ "under": 5_000, "decided": 3 }));
+    assert_eq!(insights["savings"], json!([]), "somebody said no");
+}
+
+/// What people always approve, a rule could; but never a tool that runs whatever it is told to.
+#[tokio::test]
+async fn insights_name_the_prompts_that_a_rule_would_have_saved() {
+    let stage = Stage::new().await;
+    let (agent, ann) = (stage.agent().await, stage.ann().await);
+    for n in 0..4 {
+        for tool in ["write_file", "bash"] {
+            let call = agent.submit(tool, json!({ "n": n })).await.expect(202);
+            let hold = &call["holds"][0];
+            let path = format!("/v1/holds/{}/decisions", text(hold, "id"));
+            ann.post(&path, &json!({ "answer": "approve", "digest": hold["digest"] })).await.expect(200);
+        }
+    }
+    let insights = ann.get("/v1/insights?hours=1").await.expect(200);
+    assert_eq!(insights["savings"], json!([{ "rule": "writes", "tool": "write_file", "prompts": 4 }]));
 }
 
 #[tokio::test]

@@ -233,6 +233,7 @@ impl GateBuilder {
             redactor: self.redactor,
             signer: self.signer,
             known: Mutex::default(),
+            noted: Mutex::default(),
             runs_since_checkpoint: Default::default(),
         });
         for tool in &self.tools {

@@ -26,7 +26,7 @@ use crate::policy::{Policy, Unattended};
 use crate::redact::Redactor;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::signer::Signer;
-use crate::store::{CallFilter, Claimant, Expect, Failure, NewCall, Op, Store, Submission};
+use crate::store::{CallFilter, Claimant, Failure, NewCall, Op, Store, Submission};
 use crate::time::{Clock as _, SystemClock};
 use crate::tool::Definition;
 use crate::transition::{Asking, Deciding, Edit, Rejection, Unasked};
@@ -56,11 +56,13 @@ pub(crate) struct Local {
     pub(crate) signer: Option<Arc<Signer>>,
     /// Definitions already written down, so that other processes can check an edit.
     pub(crate) known: Mutex<HashSet<DefinitionDigest>>,
+    /// Tools of principals that people were asked about before.
+    pub(crate) noted: Mutex<HashSet<String>>,
     pub(crate) runs_since_checkpoint: AtomicU64,
 }
 
 /// Where definitions are kept among the store's records.
-const DEFINITIONS: &str = "definitions";
+pub(crate) const DEFINITIONS: &str = "definitions";
 /// How often a judgement is made anew because the policy of the store changed under it.
 const STALE_RETRIES: usize = 3;
 
@@ -98,6 +100,7 @@ impl Local {
                 Ok(applied) => {
                     let call = applied.call.ok_or(GateError::Rejected(Rejection::NotFound("call")))?;
                     if !applied.replayed {
+                        self.note_tool(&call).await;
                         self.announce(asks, &call);
                     }
                     return Ok(Submitted { call, replayed: applied.replayed });
@@ -331,19 +334,6 @@ impl Local {
             Some(definition) => Ok(Some(definition)),
             None => Err(GateError::BadEdit("the tool's definition is not on record, so nothing can check it".into())),
         }
-    }
-
-    pub(crate) async fn write_down(&self, definition: &Definition) -> Result<(), GateError> {
-        let digest = definition.digest();
-        if self.known.lock().is_ok_and(|known| known.contains(&digest)) {
-            return Ok(());
-        }
-        let text = serde_json::to_vec(definition).map_err(|error| GateError::BadInput(error.to_string()))?;
-        self.store.put_record(DEFINITIONS, &digest.to_string(), &text, Expect::Any, None).await?;
-        if let Ok(mut known) = self.known.lock() {
-            known.insert(digest);
-        }
-        Ok(())
     }
 
     /// A new grant releases other holds it covers, each with its own event.

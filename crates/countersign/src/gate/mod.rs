@@ -10,6 +10,7 @@ mod builder;
 mod here;
 mod hooks;
 mod local;
+mod novelty;
 mod operate;
 mod preview;
 mod proposal;

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use crate::approver::Hold;
 use crate::call::{Call, Chain};
 use crate::digest::DefinitionDigest;
 use crate::event::{Cursor, Draft, Event, EventName};
@@ -13,7 +14,9 @@ use crate::json::Json;
 use crate::limits;
 use crate::policy::Policy;
 use crate::refusal::{Refusal, RefusalKind};
+use crate::show::View;
 use crate::store::{CallFilter, EventFilter, Op};
+use crate::time::Time;
 use crate::tool::Tool;
 use crate::transition::Rejection;
 
@@ -31,6 +34,13 @@ impl Gate {
         groups: &[Arc<str>],
     ) -> Result<Decided, GateError> {
         self.local("decide")?.decide(&self.asks, hold, decision, groups).await
+    }
+
+    /// Renders a hold for whoever is asked, under the policy in force, and says if its tool is seen for the first time.
+    pub async fn view(&self, hold: &Hold, now: Time) -> Result<View, GateError> {
+        let view = View::of(&hold.call, hold, now).under(&hold.call, &self.policy());
+        let first = self.local("tell first calls from later ones")?.is_first(&hold.call).await?;
+        Ok(if first { view.first_seen() } else { view })
     }
 
     /// Shows a grant before a decision makes it: as a rule, with calls it covers and how many it would have covered.

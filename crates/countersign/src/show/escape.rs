@@ -98,7 +98,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// What about a text might deceive a reader.
+/// What about a call might deceive a reader, or deserves a second look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WarningKind {
@@ -110,6 +110,16 @@ pub enum WarningKind {
     MixedScript,
     /// A word that looks like another one in plain letters.
     Confusable,
+    /// A path that may lead out of the folder the agent works in.
+    OutsidePath,
+    /// The tool's server says that it may destroy things.
+    Destructive,
+    /// Nobody said what the tool is.
+    NoDefinition,
+    /// Long arguments.
+    Large,
+    /// Nobody was asked about this tool for this principal before.
+    FirstSeen,
 }
 
 impl WarningKind {
@@ -120,21 +130,42 @@ impl WarningKind {
             WarningKind::Bidi => "characters that turn the direction of writing",
             WarningKind::MixedScript => "letters of several scripts in one word",
             WarningKind::Confusable => "a word that looks like another",
+            WarningKind::OutsidePath => "a path that may lead outside the workspace",
+            WarningKind::Destructive => "the server says that this tool may destroy things",
+            WarningKind::NoDefinition => "nobody said what this tool is",
+            WarningKind::Large => "the arguments are long: read all of them",
+            WarningKind::FirstSeen => "first time seen: this principal never asked for this tool",
         }
     }
 }
 
-/// Something about a text that might deceive a reader. Everything in it is safe to print.
+/// Something that might deceive a reader or deserves a second look. Everything in it is safe to print.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
     /// What it is.
     pub kind: WarningKind,
-    /// Where: `tool`, `/path/0` in the arguments … Empty for a text on its own.
+    /// Where: `tool`, `/path/0` in the arguments … Empty for a text on its own, and for the call as a whole.
     pub place: String,
-    /// The first such word or character, escaped; for a look-alike also what it looks like.
+    /// The first such word, character or path, escaped; for a look-alike also what it looks like. Empty for the call as
+    /// a whole.
     pub sample: String,
     /// How often it occurs there.
     pub count: usize,
+}
+
+impl Warning {
+    /// A warning about the call as a whole.
+    pub(super) fn whole(kind: WarningKind) -> Warning {
+        Warning { kind, place: String::new(), sample: String::new(), count: 1 }
+    }
+
+    /// What to tell the reader, without the place.
+    pub fn text(&self) -> String {
+        match self.sample.as_str() {
+            "" => self.kind.as_str().to_owned(),
+            sample => format!("{}: {sample}", self.kind.as_str()),
+        }
+    }
 }
 
 /// Finds what about a text might deceive a reader: at most one warning of each kind, with a count.

@@ -5,6 +5,7 @@ mod backend;
 mod basics;
 pub(crate) mod desk;
 mod edits;
+mod first;
 mod folders;
 mod grants;
 mod identity;

@@ -29,7 +29,7 @@ pub(super) async fn ask(client: &Client, id: HoldId, wanted: Answer) -> Result<O
     let mut question = question(detail);
     add_wishes(&mut question.view, &wanted, &rule);
     if plain {
-        let narrowest = source.coverages(&hold).await?.into_iter().next();
+        let narrowest = source.coverages(hold.id, &[]).await?.into_iter().next();
         question.offers = narrowest.map(|coverage| coverage.offers).unwrap_or_default();
     }
     question.choices = choices(&question, plain);

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use countersign::call::ToolId;
-use countersign::digest::{CallDigest, argument_digest};
+use countersign::digest::{CallDigest, DefinitionDigest, argument_digest};
 use countersign::hold::{Answer, Decision, HoldKind, HoldRow, Who};
 use countersign::id::{CallId, HoldId};
+use countersign::limits;
+use countersign::place::{Place, Places};
 use countersign::redact::Redactor;
 use countersign::show::{Line, LineKind, View, WarningKind};
 use countersign::time::Time;
@@ -31,7 +33,9 @@ fn call(arguments: &Json) -> Call {
         CallId::new()
     );
     let standing = format!(r#"{{"digest":"{digest}","state":"pending","updated_at":0,"version":0}}"#);
-    Call::from_json(&request, &standing).unwrap()
+    let mut call = Call::from_json(&request, &standing).unwrap();
+    call.definition = Some(DefinitionDigest::of(b"refund"));
+    call
 }
 
 fn hold() -> HoldRow {
@@ -297,6 +301,29 @@ fn warnings_name_their_place() {
     let lines = of_kind(&view, &[LineKind::Warning]);
     assert_eq!(lines.len(), view.warnings.len());
     assert_eq!(lines[0], "warning at tool: invisible characters: \\u{200b}");
+}
+
+/// What cannot be seen in the arguments alone is told beside them: the whole call, and paths that lead elsewhere.
+#[test]
+fn what_deserves_a_second_look_is_told() {
+    let mut call = call(&json(r#"{"path":"notes.txt","to":["/x"],"deep":{"files":["a","../b\n"]}}"#));
+    let facts = Arc::make_mut(&mut call.facts);
+    facts.annotations = Some(json(r#"{"destructiveHint":true}"#));
+    facts.places = Places::one("path", Place::File("/etc/passwd".into()));
+    call.definition = None;
+    let lines = of_kind(&View::of(&call, &hold(), NOW), &[LineKind::Warning]);
+    assert_eq!(
+        lines,
+        [
+            "warning at /deep/files/1: a path that may lead outside the workspace: ../b\\n",
+            "warning at /path: a path that may lead outside the workspace: notes.txt leads to /etc/passwd",
+            "warning: the server says that this tool may destroy things",
+            "warning: nobody said what this tool is",
+        ]
+    );
+    let long = json(&format!(r#"{{"text":"{}"}}"#, "x".repeat(limits::LARGE_ARGUMENT_BYTES)));
+    let lines = of_kind(&view(&long.to_string()), &[LineKind::Warning]);
+    assert_eq!(lines, ["warning: the arguments are long: read all of them"]);
 }
 
 /// B128: every leaf and every key of the arguments is in the view, whole, and nothing unsafe is.
