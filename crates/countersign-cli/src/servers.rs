@@ -15,7 +15,7 @@ use crate::out;
 /// What a server gets of our environment, unless its `env:` says otherwise: what programs need to find their way.
 ///
 /// SECURITY: nothing else. Keys to models and stores lie in the environment too.
-const PASSED_ON: [&str; 8] = ["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER"];
+pub(crate) const PASSED_ON: [&str; 8] = ["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER"];
 
 /// Connects all servers that the agents and those they lead to name, at once and each once.
 pub(crate) async fn connect(
