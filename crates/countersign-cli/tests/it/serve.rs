@@ -28,7 +28,7 @@ impl Serving {
         Serving::listening(bed, POLICY, &bed.url(), url.strip_prefix("http://").unwrap())
     }
 
-    fn under(bed: &Bed, policy: &str, store: &str) -> Serving {
+    pub(crate) fn under(bed: &Bed, policy: &str, store: &str) -> Serving {
         Serving::listening(bed, policy, store, "127.0.0.1:0")
     }
 
