@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
         delete(server, Agent::ROLES, messages(routing::delete(end)), "End a session with an MCP server")
             .streams("204", "It has ended"),
         get("/.well-known/oauth-protected-resource/mcp/{server}", &[], routing::get(metadata), "Who lets clients in")
-            .answers::<Value>("200"),
+            .streams("200", "The metadata of the resource, as RFC 9728 has it"),
     ]
 }
 
@@ -66,7 +66,9 @@ struct Caller {
 impl Caller {
     /// Lets a client in, or says where to read how to get in.
     async fn admit(app: &App, request: &mut Request) -> Result<Caller, Response> {
-        let Path(server): Path<Option<Arc<str>>> = request.extract_parts().await.unwrap_or(Path(None));
+        let named: Result<Option<Path<Arc<str>>>, _> = request.extract_parts().await;
+        let Ok(named) = named else { return Err(Refused::not_found().into_response()) };
+        let server = named.map(|Path(server)| server);
         if app.open && !request.headers().contains_key(header::AUTHORIZATION) {
             return Ok(Caller { principal: "local".into(), server });
         }
