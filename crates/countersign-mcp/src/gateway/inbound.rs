@@ -119,7 +119,7 @@ impl Core {
     }
 
     async fn take_call(self: &Arc<Self>, line: &str, envelope: &Envelope<'_>, caller: &Caller) {
-        let request = match Request::read(line, envelope) {
+        let request = match Request::read(line, envelope, &self.states) {
             Ok(request) => request,
             Err(why) => {
                 let id = envelope.id.and_then(Id::read);

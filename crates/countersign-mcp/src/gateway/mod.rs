@@ -39,7 +39,7 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use countersign::{Gate, Limits, Path};
+use countersign::{Gate, GateError, Limits, Path};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -137,8 +137,7 @@ impl Gateway {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let shared = Arc::new(Shared::new(self));
-        shared.retries.inherit(&shared).await.map_err(io::Error::other)?;
+        let shared = Arc::new(Shared::open(self).await.map_err(io::Error::other)?);
         let pipe = Arc::new(Pipe::new(Box::new(output)));
         let caller = Caller::Pipe(Arc::clone(&pipe));
         let mut conversation = Conversation::begin(shared, Path::default(), Client::Pipe(pipe), upstream);
@@ -173,12 +172,19 @@ struct Shared {
     run_within: Duration,
     notes: Notes,
     retries: Retries,
+    /// How every state that we give to clients begins.
+    states: String,
 }
 
 impl Shared {
-    fn new(gateway: Gateway) -> Shared {
+    /// Reads from the store what gateways before this one left there.
+    async fn open(gateway: Gateway) -> Result<Shared, GateError> {
         let Gateway { gate, server, identity, limits, wait, run_within, notes } = gateway;
-        Shared { gate, server, identity, limits, wait, run_within, notes, retries: Retries::default() }
+        let states = state::prefix(&**gate.store(), &server).await?;
+        let retries = Retries::default();
+        let shared = Shared { gate, server, identity, limits, wait, run_within, notes, retries, states };
+        shared.retries.inherit(&shared).await?;
+        Ok(shared)
     }
 
     fn note(&self, text: &str) {

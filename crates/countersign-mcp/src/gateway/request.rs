@@ -6,7 +6,6 @@ use countersign::{Json, limits};
 use serde_json::value::RawValue;
 
 use super::message::{Envelope, Id, pick, range_of, splice};
-use super::state::PREFIX;
 
 /// The protocol's `_meta` key that only requests of the newer era carry.
 pub(crate) const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
@@ -88,7 +87,9 @@ enum ArgumentsAt {
 
 impl Request {
     /// Reads a request; an error says what is wrong with it.
-    pub(crate) fn read(line: &str, envelope: &Envelope<'_>) -> Result<Request, String> {
+    ///
+    /// States that begin with `ours` are ours; others are the server's.
+    pub(crate) fn read(line: &str, envelope: &Envelope<'_>, ours: &str) -> Result<Request, String> {
         let raw_id = envelope.id.ok_or("a call without an id gets no answer, so it is not made")?;
         let id = Id::read(raw_id).ok_or("an id must be a string or a number")?;
         let params = envelope.params.ok_or("`params` is missing")?;
@@ -97,7 +98,7 @@ impl Request {
             pick(params.get(), ["name", "arguments", "_meta", "requestState"]).map_err(bad)?;
         // The server behind us may have states of its own: those go on to it.
         let state = state.and_then(|raw| Some((raw, serde_json::from_str::<String>(raw.get()).ok()?)));
-        let state = state.filter(|(_, text)| text.starts_with(PREFIX));
+        let state = state.filter(|(_, text)| text.starts_with(ours));
         let state_at = match &state {
             Some((raw, _)) => Some(member_of(line, "requestState", raw).ok_or("`requestState` cannot be taken out")?),
             None => None,
@@ -153,8 +154,10 @@ impl Request {
 mod tests {
     use super::*;
 
+    const PREFIX: &str = "countersign.tag.";
+
     fn read(line: &str) -> Result<Request, String> {
-        Request::read(line, &Envelope::read(line).unwrap())
+        Request::read(line, &Envelope::read(line).unwrap(), PREFIX)
     }
 
     #[track_caller]

@@ -5,7 +5,7 @@
 //! call's own record.
 
 use countersign::digest::ArgumentDigest;
-use countersign::store::{Expect, Failure};
+use countersign::store::{Expect, Failure, Store};
 use countersign::{Call, CallId, GateError};
 
 use super::Core;
@@ -14,8 +14,8 @@ use crate::limits;
 
 /// Where states are kept among the store's records.
 const NAMESPACE: &str = "gateway-states";
-/// How every state of ours begins: a server behind us may have states of its own.
-pub(super) const PREFIX: &str = "countersign.";
+/// Under which of them stands what tells our own states from those of others.
+const TAG: &str = "tag";
 
 /// A wait that goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,21 @@ pub(super) struct Leg {
     pub(super) call: CallId,
     /// How many legs there were before.
     pub(super) round: usize,
+}
+
+/// How every state of this server begins. A server behind us may have states of its own, even one that is a gateway of
+/// another store.
+pub(super) async fn prefix(store: &dyn Store, server: &str) -> Result<String, GateError> {
+    let new = uuid::Uuid::new_v4().simple().to_string();
+    let tag = match store.put_record(NAMESPACE, TAG, new.as_bytes(), Expect::Absent, None).await {
+        Ok(_) => new,
+        Err(Failure::Rejected(_)) => {
+            let kept = store.record(NAMESPACE, TAG).await?.map(|record| record.value);
+            kept.and_then(|value| String::from_utf8(value).ok()).unwrap_or(new)
+        }
+        Err(Failure::Store(error)) => return Err(error.into()),
+    };
+    Ok(format!("countersign.{tag}.{server}."))
 }
 
 impl Core {
@@ -39,7 +54,7 @@ impl Core {
         let value = format!("{} {round} {}", call.id, self.binding(request, digest));
         let life = Some(limits::LINGER);
         match self.gate.store().put_record(NAMESPACE, &name, value.as_bytes(), Expect::Absent, life).await {
-            Ok(_) => Ok(format!("{PREFIX}{name}")),
+            Ok(_) => Ok(format!("{}{name}", self.states)),
             Err(failure) => Err(failure.into()),
         }
     }
@@ -52,7 +67,7 @@ impl Core {
         digest: &ArgumentDigest,
     ) -> Result<Option<Leg>, GateError> {
         let is_name = |name: &&str| name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let Some(name) = state.strip_prefix(PREFIX).filter(is_name) else { return Ok(None) };
+        let Some(name) = state.strip_prefix(&*self.states).filter(is_name) else { return Ok(None) };
         let store = self.gate.store();
         let Some(record) = store.record(NAMESPACE, name).await? else { return Ok(None) };
         let Some(leg) = self.read(&record.value, request, digest) else { return Ok(None) };

@@ -45,8 +45,7 @@ impl Face {
         gateway: Gateway,
         open: impl Fn() -> io::Result<Upstream> + Send + Sync + 'static,
     ) -> io::Result<Face> {
-        let shared = Arc::new(Shared::new(gateway));
-        shared.retries.inherit(&shared).await.map_err(io::Error::other)?;
+        let shared = Arc::new(Shared::open(gateway).await.map_err(io::Error::other)?);
         Ok(Face { shared, open: Box::new(open), table: Arc::default() })
     }
 
