@@ -194,10 +194,8 @@ async fn hostile_posts_are_refused_and_forgotten() {
     for line in ["", "{", "[]", r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#] {
         assert_eq!(web.post(line).await.status(), 400, "{line}");
     }
-    let (first, second) = tokio::join!(
-        web.post(&call(7, "write", json!({"text": "a"}))),
-        web.post(&call(7, "write", json!({"text": "b"}))),
-    );
+    let two = ["a", "b"].map(|text| call(7, "write", json!({ "text": text })));
+    let (first, second) = tokio::join!(web.post(&two[0]), web.post(&two[1]));
     let both = [last(&first.text().await.unwrap()), last(&second.text().await.unwrap())];
     assert_eq!(both.iter().filter(|answer| answer.contains("that of a request in hand")).count(), 1, "{both:?}");
     assert_eq!(web.call(8, "read", json!({})).await, (false, "done: read".into()));
