@@ -45,7 +45,8 @@ impl LocalTools {
         Ok(LocalTools::As(user))
     }
 
-    fn user(self) -> Option<User> {
+    /// The user that programs run as, where it is another one.
+    pub(crate) fn user(self) -> Option<User> {
         match self {
             LocalTools::As(user) => Some(user),
             LocalTools::AsServer | LocalTools::Refused => None,

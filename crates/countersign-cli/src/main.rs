@@ -25,6 +25,7 @@ mod servers;
 mod settings;
 mod signals;
 mod trusted;
+mod upstream;
 mod watch;
 
 use std::process::ExitCode;

@@ -48,18 +48,28 @@ pub(crate) async fn connect(
 }
 
 fn described(config: &McpServerConfig, base: &Path, user: Option<User>) -> Result<McpServer, Fault> {
+    let config = run_as(config, user)?;
+    Ok(passed_on(user).fold(McpServer::from_config(&config, base), |server, (name, value)| server.env_or(name, value)))
+}
+
+/// The server as it is to be started: where it is a program and a user is given, through ourselves. This program becomes
+/// that user, then the server.
+pub(crate) fn run_as(config: &McpServerConfig, user: Option<User>) -> Result<McpServerConfig, Fault> {
     let mut config = config.clone();
     if let Some(user) = user
         && let Some(command) = config.command.take()
     {
-        // Through ourselves: this program becomes that user, then the server.
         let words = [RUN_AS.to_owned(), user.to_word(), command];
         config.args.splice(0..0, words);
         config.command = Some(this_program()?.to_string_lossy().into_owned());
     }
-    let passed_on = PASSED_ON.iter().filter(|name| user.is_none() || !OUR_OWN.contains(name));
-    let passed_on = passed_on.filter_map(|name| Some((*name, std::env::var(name).ok()?)));
-    Ok(passed_on.fold(McpServer::from_config(&config, base), |server, (name, value)| server.env_or(name, value)))
+    Ok(config)
+}
+
+/// What a server that is a program gets of our environment.
+pub(crate) fn passed_on(user: Option<User>) -> impl Iterator<Item = (&'static str, String)> {
+    let names = PASSED_ON.into_iter().filter(move |name| user.is_none() || !OUR_OWN.contains(name));
+    names.filter_map(|name| Some((name, std::env::var(name).ok()?)))
 }
 
 /// Says which tools nobody is offered, before somebody looks for them.

@@ -16,6 +16,7 @@
 //! # Ok(()) }
 //! ```
 
+mod events;
 pub mod gateway;
 pub mod limits;
 pub mod toolset;

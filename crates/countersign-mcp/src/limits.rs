@@ -65,3 +65,15 @@ pub const LINGER: Duration = Duration::from_secs(10 * 60);
 pub const CANCEL_WITHIN: Duration = Duration::from_secs(5);
 /// How long running calls may go on once the client has left, and then how long the server may take to end.
 pub const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+/// How long a server over HTTP may take to accept a notification.
+pub const NOTICE_WITHIN: Duration = Duration::from_secs(30);
+/// Messages that a reader over HTTP may be behind; what comes then is lost to it.
+pub const BEHIND: usize = 256;
+/// Conversations over HTTP at once, each with a connection of its own to the server.
+pub const CONVERSATIONS: usize = 256;
+/// How long a conversation over HTTP stays without anybody reading or asking.
+pub const IDLE: Duration = Duration::from_secs(30 * 60);
+/// How long a client over HTTP may wait for the head of an answer; then it is told that a stream begins.
+pub const HEAD_WITHIN: Duration = Duration::from_secs(2);
+/// Legs of one wait for which a client is told to go on; common clients give up after ten.
+pub const LEGS: usize = 9;

@@ -1,11 +1,13 @@
 //! What all handlers share.
 
+use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use countersign::redact::Redactor;
 use countersign::signer::Signer;
 use countersign::{Gate, Limits, Store};
+use countersign_mcp::gateway::face::Face;
 use tokio::sync::watch;
 
 use crate::metrics::Metrics;
@@ -35,6 +37,10 @@ pub(crate) struct Shared {
     pub(crate) tail: Tail,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) notifier: Notifier,
+    /// The MCP servers that clients reach through here, by name.
+    pub(crate) faces: HashMap<Arc<str>, Face>,
+    /// Whether callers without a token are taken for whoever started this.
+    pub(crate) open: bool,
     /// Turns true when the server ends.
     pub(crate) ending: watch::Receiver<bool>,
 }

@@ -65,6 +65,9 @@ pub enum ListenError {
     /// A server on every address must be told by which names it is reached.
     #[error("`{0}` stands for every address of this machine; say with --host by which names the server is reached")]
     NoHost(SocketAddr),
+    /// Whoever reaches the address could call tools.
+    #[error("`{0}` can be reached from other machines, so callers must show a token; leave out --no-token")]
+    NoToken(SocketAddr),
     /// The address is taken or not ours.
     #[error("cannot listen on `{0}`: {1}")]
     Bind(SocketAddr, io::Error),

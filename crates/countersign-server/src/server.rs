@@ -14,6 +14,7 @@ use countersign::signer::Signer;
 use countersign::store::StoreError;
 use countersign::{Gate, Limits};
 use countersign_agent::Agent;
+use countersign_mcp::gateway::face::Face;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -21,6 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::app::{App, Shared};
 use crate::auth::guard;
+use crate::dialects;
 use crate::limits;
 use crate::metrics::{self, Metrics};
 use crate::notify::{Notifier, NotifyError};
@@ -44,6 +46,17 @@ pub struct ServerBuilder {
     ui: Ui,
     agents: Vec<Agent>,
     notify: Vec<NotifyConfig>,
+    faces: Vec<Face>,
+    scope: Scope,
+}
+
+/// What of a server there is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    /// All of it.
+    Whole,
+    /// Only the door to an MCP server; without a token, too, if it is open.
+    Gateway { open: bool },
 }
 
 /// Why a server cannot start.
@@ -128,9 +141,29 @@ impl ServerBuilder {
         self
     }
 
+    /// The MCP servers that clients reach through here, each at `/mcp/` and its name.
+    #[must_use]
+    pub fn mcp(mut self, faces: impl IntoIterator<Item = Face>) -> Self {
+        self.faces.extend(faces);
+        self
+    }
+
+    /// Takes callers without a token for whoever started this: all who can reach a loopback address may call.
+    #[must_use]
+    pub fn open_to_this_machine(mut self) -> Self {
+        if let Scope::Gateway { open } = &mut self.scope {
+            *open = true;
+        }
+        self
+    }
+
     /// Takes the address, and begins to follow the store, to drive sessions and to tell what happens.
     pub async fn bind(self) -> Result<Server, StartError> {
         serve::check_address(self.listen, self.tls.is_some())?;
+        let open = self.scope == Scope::Gateway { open: true };
+        if open && !self.listen.ip().is_loopback() {
+            return Err(ListenError::NoToken(self.listen).into());
+        }
         let bind = |error| ListenError::Bind(self.listen, error);
         let listener = TcpListener::bind(self.listen).await.map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
@@ -143,8 +176,14 @@ impl ServerBuilder {
         let (ending, ended) = watch::channel(false);
         let tail = Tail::begin(self.gate.clone()).await?;
         let (sessions, woken) = Sessions::new(self.gate.clone(), self.agents);
-        let supervisor = Supervisor::new(Arc::clone(&sessions), tail.clone(), woken, ended.clone());
-        let driving = AbortOnDropHandle::new(tokio::spawn(supervisor.run()));
+        let driving = match self.scope {
+            Scope::Whole => {
+                let supervisor = Supervisor::new(Arc::clone(&sessions), tail.clone(), woken, ended.clone());
+                tokio::spawn(supervisor.run())
+            }
+            Scope::Gateway { .. } => tokio::spawn(async {}),
+        };
+        let driving = AbortOnDropHandle::new(driving);
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{host}");
         let notifier = Notifier::new(&self.notify, &**self.gate.store(), &url).await?;
@@ -162,10 +201,16 @@ impl ServerBuilder {
             ui: self.ui,
             metrics: Metrics::default(),
             notifier,
+            faces: self.faces.into_iter().map(|face| (Arc::clone(face.server()), face)).collect(),
+            open,
             ending: ended,
         });
         let door = Door::open(listener, self.tls).map_err(bind)?;
-        Ok(Server { door, router: router(app), url, address, ending, driving, telling })
+        let router = match self.scope {
+            Scope::Whole => whole(),
+            Scope::Gateway { .. } => gateway(),
+        };
+        Ok(Server { door, router: guarded(router, &app), app, url, address, ending, driving, telling })
     }
 }
 
@@ -173,6 +218,7 @@ impl ServerBuilder {
 pub struct Server {
     door: Door,
     router: Router,
+    app: App,
     url: String,
     address: SocketAddr,
     ending: watch::Sender<bool>,
@@ -195,7 +241,14 @@ impl Server {
             ui: Ui::placeholder(),
             agents: Vec::new(),
             notify: Vec::new(),
+            faces: Vec::new(),
+            scope: Scope::Whole,
         }
+    }
+
+    /// Begins the door to one MCP server, at `/mcp`, and nothing else: no inbox, no API. People decide elsewhere.
+    pub fn gateway(face: Face, gate: Gate) -> ServerBuilder {
+        ServerBuilder { faces: vec![face], scope: Scope::Gateway { open: false }, ..Server::builder(gate) }
     }
 
     /// Where it is reached.
@@ -218,28 +271,42 @@ impl Server {
             tracing::info!("the server ends: open requests finish, nothing new is taken");
             let _ = ending.send(true);
         };
-        let mut telling = self.telling;
+        let (mut telling, app) = (self.telling, self.app);
+        // Conversations end with the server: whoever waits in one would keep it from ending.
+        let hang_up = tokio::spawn(async move {
+            app.ended().await;
+            futures::future::join_all(app.faces.values().map(Face::close)).await;
+        });
         let served = serve::serve(self.door, self.router, end).await;
         // What is being told is told to its end, and seats are given back; a run that does not come to a halt in time is
         // left where it is, as in a crash. Nobody waits for ever.
         let told = async { while telling.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(limits::DRAIN_WITHIN, async { tokio::join!(told, self.driving) }).await;
+        let _ = tokio::time::timeout(limits::DRAIN_WITHIN, async { tokio::join!(told, self.driving, hang_up) }).await;
         served
     }
 }
 
-/// Every route of the table, behind the checks that bind all of them.
-fn router(app: App) -> Router {
-    let mut router = Router::new();
-    for route in routes::table() {
-        router = router.route(route.path, route.handler);
-    }
+/// Every route of the table.
+fn whole() -> Router<App> {
+    let table = routes::table().into_iter();
+    let router = table.fold(Router::new(), |router, route| router.route(route.path, route.handler));
+    router.fallback(axum::routing::get(ui::serve))
+}
+
+/// The door to one MCP server.
+fn gateway() -> Router<App> {
+    let doors = dialects::mcp::lone().into_iter();
+    let router = doors.fold(Router::new(), |router, (path, handler)| router.route(path, handler));
+    router.fallback(async || problem::Refused::not_found())
+}
+
+/// Routes behind the checks that bind all of them.
+fn guarded(router: Router<App>, app: &App) -> Router {
     router
-        .fallback(axum::routing::get(ui::serve))
         .method_not_allowed_fallback(async || problem::Refused::new(countersign_api::wire::Code::MethodNotAllowed))
         .layer(DefaultBodyLimit::max(limits::BODY_BYTES))
         .layer(from_fn_with_state(app.clone(), guard::guard))
         .layer(from_fn_with_state(app.clone(), metrics::count))
         .layer(from_fn(headers::headers))
-        .with_state(app)
+        .with_state(app.clone())
 }

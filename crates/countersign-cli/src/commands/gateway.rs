@@ -1,7 +1,8 @@
 //! `countersign gateway`.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Subcommand;
@@ -9,7 +10,9 @@ use countersign::config::McpServerConfig;
 use countersign::show::escape;
 use countersign::{Gate, Store};
 use countersign_api::wire::Span;
-use countersign_mcp::gateway::{self, Change, Ended, Gateway, Identity, Upstream};
+use countersign_mcp::gateway::face::Face;
+use countersign_mcp::gateway::{self, Change, Ended, Gateway};
+use countersign_server::{Server, Tls};
 use serde_json::json;
 use similar::TextDiff;
 
@@ -20,8 +23,9 @@ use crate::home::Home;
 use crate::key;
 use crate::out;
 use crate::prompt;
-use crate::settings::{Place, Settings, remote_gate};
+use crate::settings::{Place, Settings, read_bytes, remote_gate};
 use crate::signals::Signals;
+use crate::upstream::Way;
 
 /// Put the gate in front of an MCP server: a drop-in for its command in any client's configuration
 ///
@@ -45,14 +49,41 @@ pub(crate) struct Args {
     run_limit: Option<Span>,
     #[command(flatten)]
     place: Place,
+    #[command(flatten)]
+    door: Door,
+    /// The server's address, in place of a command; its headers are those of the `mcp_servers` entry with this `url`
+    #[arg(long, value_name = "URL", conflicts_with = "words")]
+    upstream: Option<String>,
     /// The server's command
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required_unless_present = "upstream", value_name = "CMD")]
     words: Vec<OsString>,
+}
+
+/// Where clients over HTTP come in.
+#[derive(Debug, clap::Args)]
+struct Door {
+    /// Serve clients over HTTP, at /mcp of this address, in place of one on standard input and output
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// A further name, with port, by which clients reach the gateway
+    #[arg(long, value_name = "NAME:PORT", requires = "listen")]
+    host: Vec<String>,
+    /// The certificate chain (PEM); addresses beyond this machine need one
+    #[arg(long, value_name = "FILE", requires_all = ["listen", "tls_key"])]
+    tls_cert: Option<PathBuf>,
+    /// The key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Let everybody on this machine in without a token (`countersign token create --role agent`)
+    #[arg(long, requires = "listen")]
+    no_token: bool,
 }
 
 const EXAMPLES: &str = r#"Examples:
   countersign gateway -- npx -y @modelcontextprotocol/server-filesystem .
   countersign gateway --server files -- npx -y @modelcontextprotocol/server-filesystem .
+  countersign gateway --listen 127.0.0.1:7118 -- npx -y @modelcontextprotocol/server-filesystem .
+  countersign gateway --server notes --upstream https://notes.example.com/mcp
   countersign gateway accept files                   # what has changed on the server since you first used it
 
 In a client's configuration, `"command": "npx", "args": ["-y", "some-server"]` becomes
@@ -79,39 +110,36 @@ struct AcceptArgs {
     place: Place,
 }
 
-/// Serves one client on standard input and output, or accepts changes.
+/// Serves one client on standard input and output, or many over HTTP, or accepts changes.
 pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     match args.command {
         Some(Command::Accept(args)) => accept(args, form).await,
-        None => serve(args).await,
+        None => serve(args, form).await,
     }
 }
 
-async fn serve(args: Args) -> Result<(), Fault> {
+async fn serve(args: Args, form: Form) -> Result<(), Fault> {
     let home = Home::from_env();
     let settings = Settings::load(&args.place, &home)?;
     let words: Vec<String> = args.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let Some((program, rest)) = args.words.split_first() else {
-        return Err(Fault::usage("the server's command is missing").next("put it after `--`"));
+    let entries = &settings.config.mcp_servers;
+    let entry = entries.iter().find(|entry| is_entry(entry, &args, &words));
+    let server = server_name(&args, entry)?;
+    let way = match &args.upstream {
+        Some(url) => Way::address(url, entry)?,
+        None => Way::command(args.words, entry),
     };
-    let entry = settings.config.mcp_servers.iter().find(|entry| is_entry(entry, args.server.as_deref(), &words));
-    let server = server_name(args.server.as_deref(), entry, program)?;
     let store = countersign_store::connect(&settings.store(&args.place, &home)?).await?;
-    let gate = match remote_gate()? {
+    let remote = remote_gate()?;
+    if remote.is_some() && args.door.listen.is_some() {
+        return Err(Fault::usage("`--listen` and COUNTERSIGN_URL do not go together: a server serves HTTP clients itself")
+            .next("name the MCP server in the server's `mcp_servers:` and use its `/mcp/NAME`, or unset COUNTERSIGN_URL"));
+    }
+    let gate = match remote {
         Some(remote) => remote.records(store).gate(),
         None => local_gate(store, &settings, &home).await?,
     };
-    let mut command = tokio::process::Command::new(program);
-    command.args(rest);
-    if let Some(entry) = entry {
-        command.envs(entry.env.iter().map(|(name, value)| (name, value.reveal())));
-    }
-    let upstream = Upstream::spawn(command).map_err(|error| {
-        Fault::failed(format!("cannot start the server `{}`: {error}", escape(&words.join(" "))))
-            .next("check the command after `--`; it must be found on PATH or be a path")
-    })?;
-    let identity = Identity::of_command(words.iter().map(String::as_str));
-    let mut gateway = Gateway::new(gate.clone(), server, identity)
+    let mut gateway = Gateway::new(gate.clone(), server, way.identity())
         .limits(settings.config.limits.clone())
         .notes(|note| out::say(out::safe_lines(note)));
     if let Some(Span(wait)) = args.wait {
@@ -120,16 +148,26 @@ async fn serve(args: Args) -> Result<(), Fault> {
     if let Some(Span(run_limit)) = args.run_limit {
         gateway = gateway.run_within(run_limit);
     }
-    let mut signals = Signals::listen()?;
-    let pipes = (tokio::io::stdin(), tokio::io::stdout());
-    let ended = gateway.serve(pipes, upstream, async move { signals.any().await }).await?;
+    let served = match args.door.listen {
+        Some(address) => listen(args.door, address, gateway, way, &gate, form).await,
+        None => on_pipes(gateway, &way).await,
+    };
     if let Err(error) = gate.checkpoint().await {
         out::warn(format_args!("the record could not be signed: {}", out::safe_lines(&error.to_string())));
     }
-    match ended {
+    served
+}
+
+/// Serves one client on standard input and output.
+async fn on_pipes(gateway: Gateway, way: &Way) -> Result<(), Fault> {
+    let upstream = way.open().map_err(|error| way.fault(&error))?;
+    let mut signals = Signals::listen()?;
+    let pipes = (tokio::io::stdin(), tokio::io::stdout());
+    match gateway.serve(pipes, upstream, async move { signals.any().await }).await? {
         Ended::ClientLeft => Ok(()),
-        Ended::ServerLeft(status) => Err(Fault::failed(format!("the server has ended ({status})"))
+        Ended::ServerLeft(Some(status)) => Err(Fault::failed(format!("the server has ended ({status})"))
             .next("what it said about it stands above, marked with its name")),
+        Ended::ServerLeft(None) => Err(Fault::failed("the server has ended the session")),
         Ended::ServerStopped(why) => Err(Fault::failed(format!("the server was stopped: {why}"))),
     }
 }
@@ -143,16 +181,53 @@ async fn local_gate(store: Arc<dyn Store>, settings: &Settings, home: &Home) -> 
     Ok(begin_gate(store, settings).await?.decided_elsewhere().signer(signer).build()?)
 }
 
-fn is_entry(entry: &McpServerConfig, name: Option<&str>, words: &[String]) -> bool {
-    match name {
-        Some(name) => *entry.name == *name,
-        None => entry.command.iter().chain(&entry.args).eq(words),
+/// Serves clients over HTTP, each with a connection of its own to the server.
+async fn listen(
+    door: Door,
+    address: SocketAddr,
+    gateway: Gateway,
+    way: Way,
+    gate: &Gate,
+    form: Form,
+) -> Result<(), Fault> {
+    // TLS wants it; a second try finds it done.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let face = Face::new(gateway, move || way.open()).await?;
+    let mut builder = Server::gateway(face, gate.clone()).listen(address);
+    for host in &door.host {
+        builder = builder.host(host);
+    }
+    if let (Some(certificate), Some(key)) = (&door.tls_cert, &door.tls_key) {
+        builder = builder.tls(Tls::from_pem(&read_bytes(certificate)?, &read_bytes(key)?).map_err(Fault::usage)?);
+    }
+    if door.no_token {
+        builder = builder.open_to_this_machine();
+    }
+    let server = builder.bind().await?;
+    let url = format!("{}/mcp", server.url());
+    if !door.no_token {
+        out::say("Clients need a token: `countersign token create --role agent --name NAME`. The gateway listens on:");
+    }
+    match form {
+        Form::Json => out::json(&json!({ "url": url }))?,
+        Form::Text => out::data(&url)?,
+    }
+    let mut signals = Signals::listen()?;
+    server.run(async move { signals.any().await }).await?;
+    Ok(())
+}
+
+fn is_entry(entry: &McpServerConfig, args: &Args, words: &[String]) -> bool {
+    match (&args.server, &args.upstream) {
+        (Some(name), _) => *entry.name == **name,
+        (None, Some(url)) => entry.url.as_ref() == Some(url),
+        (None, None) => entry.command.iter().chain(&entry.args).eq(words),
     }
 }
 
-fn server_name(name: Option<&str>, entry: Option<&McpServerConfig>, program: &OsString) -> Result<Arc<str>, Fault> {
-    let base = || Path::new(program).file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    let name = name.map(str::to_owned).or_else(|| entry.map(|entry| entry.name.to_string())).or_else(base);
+fn server_name(args: &Args, entry: Option<&McpServerConfig>) -> Result<Arc<str>, Fault> {
+    let base = || Some(Path::new(args.words.first()?).file_stem()?.to_string_lossy().into_owned());
+    let name = args.server.clone().or_else(|| entry.map(|entry| entry.name.to_string())).or_else(base);
     let name = name.unwrap_or_default();
     // The same as a server's name in the configuration: rules must be able to mean it.
     let bad = |char: char| char.is_whitespace() || char.is_control() || "/:*?[]{}\\".contains(char);

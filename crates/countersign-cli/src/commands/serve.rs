@@ -7,6 +7,8 @@ use std::sync::Arc;
 use countersign::redact::Redactor;
 use countersign::store::Op;
 use countersign::{Gate, Policy, Store};
+use countersign_mcp::gateway::Gateway;
+use countersign_mcp::gateway::face::Face;
 use countersign_server::people::PeopleError;
 use countersign_server::{Server, StartError, Tls, Ui};
 use serde_json::json;
@@ -24,6 +26,7 @@ use crate::person::person;
 use crate::prompt::is_interactive;
 use crate::settings::{Place, Settings, read_bytes};
 use crate::signals::Signals;
+use crate::upstream::Way;
 use crate::watch::Watcher;
 
 /// Serve the approval inbox: agents send their calls, people decide in the browser
@@ -83,13 +86,15 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     let follows_store = store.policy().await?.is_some();
     let _watcher = if follows_store { None } else { watch(&settings, &home, &gate)? };
 
+    let local_tools = local_tools(&args, &settings)?;
     let agents = match args.no_agents {
         true => Vec::new(),
-        false => agents::served(&settings, &home, &address_of_store, &gate, local_tools(&args, &settings)?).await?,
+        false => agents::served(&settings, &home, &address_of_store, &gate, local_tools).await?,
     };
+    let faces = offered(&settings, &gate, local_tools).await?;
     let redact = &settings.config.redact;
     let redactor = Redactor::new(&redact.keys, &redact.values).map_err(Fault::failed)?.and_standard();
-    let builder = Server::builder(gate).signer(signer).redactor(redactor).ui(page()).agents(agents);
+    let builder = Server::builder(gate).signer(signer).redactor(redactor).ui(page()).agents(agents).mcp(faces);
     let mut builder = builder.limits(settings.config.limits.clone()).notify(settings.config.notify.clone());
     if let Some(address) = address(&args, &settings)? {
         builder = builder.listen(address);
@@ -132,6 +137,30 @@ fn watch(settings: &Settings, home: &Home, gate: &Gate) -> Result<Option<Watcher
     let Some(found) = settings.file.clone() else { return Ok(None) };
     let (home, files) = (home.clone(), found.clone());
     Watcher::start(files.files(), gate.clone(), move || found.read(&home).map(|config| config.policy)).map(Some)
+}
+
+/// The MCP servers of the configuration that clients reach at `/mcp/NAME`.
+///
+/// SECURITY: a program must not run as the user of this server, who has its store and its keys, unless told so.
+async fn offered(settings: &Settings, gate: &Gate, local_tools: LocalTools) -> Result<Vec<Face>, Fault> {
+    let mut faces = Vec::new();
+    for entry in &settings.config.mcp_servers {
+        if entry.command.is_some() && local_tools == LocalTools::Refused {
+            out::say(format_args!(
+                "The MCP server `{}` is a program of this user and is not offered here.",
+                entry.name
+            ));
+            continue;
+        }
+        let base = agents::base(settings)?;
+        let identity = Way::entry(entry, &base, None)?.identity();
+        let way = Way::entry(entry, &base, local_tools.user())?;
+        let gateway = Gateway::new(gate.clone(), Arc::clone(&entry.name), identity)
+            .limits(settings.config.limits.clone())
+            .notes(|note| out::say(out::safe_lines(note)));
+        faces.push(Face::new(gateway, move || way.open()).await?);
+    }
+    Ok(faces)
 }
 
 fn local_tools(args: &Args, settings: &Settings) -> Result<LocalTools, Fault> {

@@ -42,6 +42,13 @@ impl Stage {
         Peer::start(command)
     }
 
+    /// A client of a gateway in front of an address, which is another server than the plain one.
+    pub(crate) fn client_of(&self, address: &str) -> Peer {
+        let url = self.bed.url();
+        let args = ["gateway", "--config", "policy.yml", "--server", "far", "--store", &url, "--upstream", address];
+        Peer::start(self.bed.command(args))
+    }
+
     /// A client of the server itself.
     pub(crate) fn direct(&self) -> Peer {
         let mut command = Command::new(plain());

@@ -14,7 +14,11 @@ mod faults;
 #[cfg(unix)]
 mod gateway;
 #[cfg(unix)]
+mod gateway_http;
+#[cfg(unix)]
 mod gateway_peer;
+#[cfg(unix)]
+mod gateway_web;
 #[cfg(unix)]
 mod inbox;
 #[cfg(unix)]

@@ -16,22 +16,30 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::Core;
+use super::caller::Caller;
 use super::catalog::Listed;
-use super::link::Asked;
+use super::link::{Asked, Missing};
 use super::listing::Standing;
 use super::message::{Envelope, pick};
-use super::request::Request;
+use super::post::mirrored;
+use super::request::{Era, Renamed, Request};
 use super::retry::{Earlier, proposed};
-use super::words;
+use super::words::{self, INVALID_PARAMS};
 use crate::limits;
+
+/// What is said of a state that is not good.
+const BAD_STATE: &str = "`requestState` is not one that was given for this call, or it was used before; send the call \
+                         without it";
 
 /// What goes back to the client.
 enum Reply {
     /// A line that delivers no outcome of an asked call.
     Line(String),
+    /// The outcome of a call that nobody was asked about.
+    Ran(String, ArgumentDigest, Arc<Call>),
     /// The outcome of a call that was written down as owed.
     Outcome(String, ArgumentDigest, Arc<Call>),
-    /// Nothing: the client cancelled.
+    /// Nothing: the client cancelled, or is gone.
     Nothing,
 }
 
@@ -41,26 +49,31 @@ enum Waited {
     Call(Arc<Call>),
     /// It has not, and the client is told so now.
     Late(Arc<Call>),
-    /// The client cancelled.
-    Cancelled,
+    /// The client cancelled, or is gone.
+    Left,
 }
 
 impl Core {
     /// Takes one request from its client and sees to its answer.
-    pub(super) async fn attend(self: Arc<Self>, request: Request, cancelled: CancellationToken) {
-        let matter = Matter { core: &self, request: &request, cancelled: &cancelled };
+    pub(super) async fn attend(self: Arc<Self>, request: Request, caller: Caller, left: CancellationToken) {
+        let matter = Matter { core: &self, request: &request, caller: &caller, left: &left };
         let reply = matter.settle().await.unwrap_or_else(|error| matter.unsettled(&error));
-        self.in_hand().remove(&request.id);
+        self.in_hand().remove(&(caller.lane(), request.id.clone()));
         match reply {
             Reply::Nothing => {}
-            Reply::Line(line) => self.answer(line).await,
+            Reply::Line(line) => drop(caller.answer(line).await),
+            Reply::Ran(line, digest, call) => self.deliver(&caller, line, &digest, &call).await,
             Reply::Outcome(line, digest, call) => {
                 // Before it is sent: an identical call that comes right after the answer is a new one.
                 self.paid(&digest, call.id).await;
-                if self.client.send(&line).await.is_err() {
-                    self.still_owe(&digest, &call).await;
-                }
+                self.deliver(&caller, line, &digest, &call).await;
             }
+        }
+    }
+
+    async fn deliver(&self, caller: &Caller, line: String, digest: &ArgumentDigest, call: &Call) {
+        if caller.answer(line).await.is_err() {
+            self.still_owe(digest, call).await;
         }
     }
 }
@@ -69,7 +82,9 @@ impl Core {
 struct Matter<'a> {
     core: &'a Arc<Core>,
     request: &'a Request,
-    cancelled: &'a CancellationToken,
+    caller: &'a Caller,
+    /// Is cancelled when the client cancels or is gone.
+    left: &'a CancellationToken,
 }
 
 impl Matter<'_> {
@@ -91,8 +106,19 @@ impl Matter<'_> {
             let refused = self.submit(&core.gate, &tool).await?;
             return Ok(Reply::Line(words::ended(&request.id, request.era, &refused)));
         };
+        let leg = match &request.state {
+            None => None,
+            Some(state) => match core.redeem(state, request, &digest).await? {
+                None => return Ok(Reply::Line(words::error(Some(&request.id), INVALID_PARAMS, BAD_STATE))),
+                leg => leg,
+            },
+        };
         let alone = core.retries.alone(&digest).await;
-        let call = match core.earlier(&digest).await? {
+        let earlier = match leg {
+            Some(leg) => Earlier::Call(core.gate.get(leg.call).await?),
+            None => core.earlier(&digest).await?,
+        };
+        let call = match earlier {
             Earlier::Call(call) => call,
             Earlier::Nothing => self.submit(&core.gate, &tool).await?,
             Earlier::Doubt(_) if listed.is_none() => return Ok(Reply::Line(words::doubt(&request.id, request.era))),
@@ -103,7 +129,8 @@ impl Matter<'_> {
         }
         let seat = core.retries.attach(call.id);
         drop(alone);
-        let reply = self.follow(&tool, known, digest, Arc::clone(&call)).await;
+        let round = leg.map_or(0, |leg| leg.round);
+        let reply = self.follow(&tool, known, digest, Arc::clone(&call), round).await;
         drop(seat);
         if matches!(reply, Ok(Reply::Nothing)) {
             core.linger(call.id);
@@ -159,6 +186,7 @@ impl Matter<'_> {
         known: Option<DefinitionDigest>,
         digest: ArgumentDigest,
         call: Arc<Call>,
+        round: usize,
     ) -> Result<Reply, GateError> {
         let deadline = Instant::now() + self.core.wait;
         let mut waited = self.until(call.id, deadline, |call| call.state != CallState::Pending).await?;
@@ -168,7 +196,7 @@ impl Matter<'_> {
             let rung = self.core.gate.store().bell().listen(call.id);
             // SECURITY: nothing runs for a caller that is gone. One that only closed its end still reads answers, but
             // waits for nobody.
-            if self.cancelled.is_cancelled() {
+            if self.left.is_cancelled() {
                 return Ok(Reply::Nothing);
             }
             if call.state == CallState::Approved && self.core.leaving.is_cancelled() {
@@ -182,7 +210,7 @@ impl Matter<'_> {
                     () = rung => Waited::Call(self.core.gate.get(call.id).await?),
                     () = sleep_until(deadline) => Waited::Late(Arc::clone(call)),
                     () = self.core.leaving.cancelled() => Waited::Late(Arc::clone(call)),
-                    () = self.cancelled.cancelled() => Waited::Cancelled,
+                    () = self.left.cancelled() => Waited::Left,
                 },
                 Err(error) => return Err(error),
             };
@@ -193,11 +221,20 @@ impl Matter<'_> {
         }
         let (id, era) = (&self.request.id, self.request.era);
         Ok(match waited {
-            Waited::Cancelled => Reply::Nothing,
-            Waited::Late(call) => Reply::Line(words::pending(id, era, &call)),
+            Waited::Left => Reply::Nothing,
+            Waited::Late(call) => Reply::Line(self.not_yet(&digest, &call, round).await?),
             Waited::Call(call) if call.holds.is_empty() => Reply::Line(words::ended(id, era, &call)),
             Waited::Call(call) => Reply::Outcome(words::ended(id, era, &call), digest, call),
         })
+    }
+
+    /// Tells the client that its call still waits: a newer one to go on waiting, any other what to do.
+    async fn not_yet(&self, digest: &ArgumentDigest, call: &Call, round: usize) -> Result<String, GateError> {
+        let (id, era) = (&self.request.id, self.request.era);
+        if era == Era::Handshake || round >= limits::LEGS || self.core.leaving.is_cancelled() {
+            return Ok(words::pending(id, era, call));
+        }
+        Ok(words::again(id, &self.core.issue(self.request, digest, call, round + 1).await?))
     }
 
     /// Waits for a call, telling the client now and then that it still waits.
@@ -221,10 +258,10 @@ impl Matter<'_> {
                 _ = beats.tick() => {
                     beat += 1;
                     if let Some(token) = &self.request.token {
-                        self.core.answer(words::progress(token, beat, &call)).await;
+                        self.caller.note(words::progress(token, beat, &call)).await;
                     }
                 }
-                () = self.cancelled.cancelled() => return Ok(Waited::Cancelled),
+                () = self.left.cancelled() => return Ok(Waited::Left),
                 () = self.core.leaving.cancelled() => return Ok(Waited::Late(call)),
                 () = sleep_until(deadline) => return Ok(Waited::Late(call)),
             }
@@ -239,12 +276,12 @@ impl Matter<'_> {
             // It ran, and that could not be recorded: when its lease ends it is in doubt.
             return Ok(Reply::Line(words::doubt(id, era)));
         };
-        if self.cancelled.is_cancelled() {
+        if self.left.is_cancelled() {
             return Ok(Reply::Nothing);
         }
         let line = tool.answered().and_then(|line| words::answer(id, &line, &call));
         let line = line.unwrap_or_else(|| words::ended(id, era, &call));
-        Ok(if asked { Reply::Outcome(line, digest, call) } else { Reply::Line(line) })
+        Ok(if asked { Reply::Outcome(line, digest, call) } else { Reply::Ran(line, digest, call) })
     }
 }
 
@@ -259,7 +296,8 @@ fn raised(gate: &Gate, doubtful: CallId) -> Gate {
 struct Forwarding<'a> {
     core: &'a Core,
     request: &'a Request,
-    cancelled: &'a CancellationToken,
+    caller: &'a Caller,
+    left: &'a CancellationToken,
     listed: Option<Arc<Definition>>,
     /// What is told of a tool whose definition is not known.
     bare: Arc<Definition>,
@@ -273,7 +311,8 @@ impl<'a> Forwarding<'a> {
         Forwarding {
             core: matter.core,
             request: matter.request,
-            cancelled: matter.cancelled,
+            caller: matter.caller,
+            left: matter.left,
             listed: listed.map(|listed| Arc::clone(&listed.definition)),
             bare: Arc::new(bare),
             answer: Mutex::default(),
@@ -286,22 +325,29 @@ impl<'a> Forwarding<'a> {
     }
 
     /// Waits for the answer; an error says why none came.
-    async fn wait(&self, asked: &mut Asked<'_>, call: &Call) -> Result<String, String> {
-        let ours = asked.id.clone();
-        let gone = || "the server ended before it answered".to_owned();
+    async fn wait(&self, asked: &mut Asked<'_>, call: &Call) -> Result<String, Missing> {
+        let late = sleep(self.core.run_within);
+        tokio::pin!(late);
         let why = tokio::select! {
-            answer = asked.answer() => return answer.ok_or_else(gone),
-            () = self.cancelled.cancelled() => "the client cancelled the call while it ran".to_owned(),
-            () = sleep(self.core.run_within) => format!("no answer within {:?}", self.core.run_within),
+            answer = asked.answer() => return answer,
+            () = self.left.cancelled() => "the client cancelled the call while it ran".to_owned(),
+            () = &mut late => format!("no answer within {:?}", self.core.run_within),
         };
-        if self.cancelled.is_cancelled() {
+        if self.left.is_cancelled() {
             // Before the outcome is known, so that no identical call slips in between.
             self.core.still_owe(&proposed(call), call).await;
         }
-        let _ = self.core.link.send(&words::cancelled(&ours, &why)).await;
+        // In the older era a connection that is cut says nothing about what its client wants.
+        if self.caller.gone().is_cancelled() && self.request.era == Era::Handshake {
+            tokio::select! {
+                answer = asked.answer() => return answer,
+                () = late => {}
+            }
+        }
+        let _ = self.core.link.send(&words::cancelled(&asked.id, &why)).await;
         match tokio::time::timeout(limits::CANCEL_WITHIN, asked.answer()).await {
-            Ok(answer) => answer.ok_or_else(gone),
-            Err(_) => Err(why),
+            Ok(answer) => answer,
+            Err(_) => Err(Missing::Cut(why)),
         }
     }
 }
@@ -315,11 +361,21 @@ impl Tool for Forwarding<'_> {
     async fn run(&self, running: Running) -> Result<Json, ToolError> {
         let unsent = |why: &str| ToolError::Failed(format!("nothing was sent to the server: {why}"));
         let mut asked = self.core.link.ask().ok_or_else(|| unsent("it has ended"))?;
-        let line = self.request.outgoing(&asked.id, running.arguments());
+        let renamed = match self.caller {
+            Caller::Pipe(_) => Renamed::Id,
+            Caller::Exchange(_) => Renamed::IdAndToken,
+        };
+        let line = self.request.outgoing(&asked.id, renamed, running.arguments());
         let line = line.ok_or_else(|| unsent("the message cannot be put together"))?;
-        let sent = self.core.link.send(&line).await;
+        let (id, token) = (&self.request.id, self.request.token.as_ref());
+        let _attached = self.core.client.attach(&asked.id, self.caller, id, token);
+        let mirrored = || mirrored(&self.definition().input_schema, running.arguments());
+        let sent = self.core.link.send_call(&line, mirrored).await;
         sent.map_err(|error| ToolError::NoAnswer(format!("the message may have been sent in part: {error}")))?;
-        let answer = self.wait(&mut asked, running.call()).await.map_err(ToolError::NoAnswer)?;
+        let answer = self.wait(&mut asked, running.call()).await.map_err(|missing| match missing {
+            Missing::Unsent(_) => ToolError::Failed(missing.to_string()),
+            Missing::Gone | Missing::Cut(_) => ToolError::NoAnswer(missing.to_string()),
+        })?;
         let outcome = outcome(&answer);
         *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
         outcome

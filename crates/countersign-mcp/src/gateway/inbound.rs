@@ -4,60 +4,91 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use tokio::io::AsyncRead;
-use tokio_util::sync::CancellationToken;
 
+use super::caller::Caller;
 use super::frame::{Frame, Lines};
+use super::link::Missing;
 use super::message::{Envelope, Id, is_spelling_of, pick, range_of, splice};
-use super::request::Request;
-use super::words::{self, INVALID_PARAMS, INVALID_REQUEST, NO_METHOD, PARSE_ERROR};
+use super::request::{Request, progress_token};
+use super::words::{self, INTERNAL, INVALID_PARAMS, INVALID_REQUEST, NO_METHOD, PARSE_ERROR};
 use super::{Core, InHand};
 use crate::limits;
 
+/// A request that goes to the server under an id of ours, otherwise as it came.
+struct Relay {
+    id: Id,
+    token: Option<Id>,
+    line: String,
+    ids: Vec<std::ops::Range<usize>>,
+}
+
+impl Relay {
+    /// Reads a request; none where it cannot be answered.
+    fn read(line: &str, envelope: &Envelope<'_>, caller: &Caller) -> Option<Relay> {
+        let raw = envelope.id?;
+        // Requests over HTTP share a connection to the server: what one of them names must be nobody else's.
+        let token = match caller {
+            Caller::Pipe(_) => None,
+            Caller::Exchange(_) => progress_token(envelope.params),
+        };
+        let mut ids = vec![range_of(line, raw.get())?];
+        ids.extend(token.and_then(|token| range_of(line, token.get())));
+        ids.sort_by_key(|range| range.start);
+        Some(Relay { id: Id::read(raw)?, token: token.and_then(Id::read), line: line.to_owned(), ids })
+    }
+
+    fn under(&self, ours: &Id) -> Option<String> {
+        let edits: Vec<_> = self.ids.iter().map(|range| (range.clone(), ours.0.as_str())).collect();
+        splice(&self.line, &edits)
+    }
+}
+
 impl Core {
     /// Reads what the client says until it closes its end.
-    pub(super) async fn read_client(self: &Arc<Self>, input: impl AsyncRead + Unpin) {
+    pub(super) async fn read_client(self: &Arc<Self>, input: impl AsyncRead + Unpin, caller: &Caller) {
         let mut lines = Lines::new(input, limits::CLIENT_MESSAGE_BYTES);
         loop {
             match lines.next().await {
                 Ok(Some(Frame::Line(line))) if line.trim().is_empty() => {}
-                Ok(Some(Frame::Line(line))) => self.hear_client(line).await,
+                Ok(Some(Frame::Line(line))) => self.hear_client(&line, caller).await,
                 Ok(Some(Frame::TooLong)) => {
                     let most = limits::CLIENT_MESSAGE_BYTES;
-                    self.answer(words::error(None, INVALID_REQUEST, &format!("a message has over {most} bytes"))).await;
+                    self.refuse(caller, None, INVALID_REQUEST, &format!("a message has over {most} bytes")).await;
                 }
-                Ok(Some(Frame::NotText)) => {
-                    self.answer(words::error(None, PARSE_ERROR, "a message is not UTF-8")).await;
-                }
+                Ok(Some(Frame::NotText)) => self.refuse(caller, None, PARSE_ERROR, "a message is not UTF-8").await,
                 Ok(None) | Err(_) => return,
             }
         }
     }
 
     /// Takes one line. Nothing goes on to the server that was not read here.
-    async fn hear_client(self: &Arc<Self>, line: String) {
+    pub(super) async fn hear_client(self: &Arc<Self>, line: &str, caller: &Caller) {
         if line.trim_start().starts_with('[') {
-            return self.refuse_batch(&line).await;
+            return self.refuse_batch(line, caller).await;
         }
-        let envelope = match Envelope::read(&line) {
+        let envelope = match Envelope::read(line) {
             Ok(envelope) => envelope,
             Err(error) => {
                 let code = if error.is_data() { INVALID_REQUEST } else { PARSE_ERROR };
-                return self.answer(words::error(None, code, &format!("a message cannot be read: {error}"))).await;
+                return self.refuse(caller, None, code, &format!("a message cannot be read: {error}")).await;
             }
         };
         match envelope.method.as_deref() {
-            Some("tools/call") => self.take_call(&line, &envelope).await,
-            Some("tools/list") => self.take_listing(&line, &envelope).await,
-            Some("notifications/cancelled") => self.take_cancel(&line, &envelope).await,
+            Some("tools/call") => self.take_call(line, &envelope, caller).await,
+            Some("tools/list") => self.relay(line, &envelope, caller).await,
+            Some("notifications/cancelled") => self.take_cancel(line, &envelope, caller).await,
             Some("notifications/initialized") => {
-                self.forward(&line).await;
+                self.forward(line).await;
                 self.listing.want();
             }
             Some(method) if is_spelling_of(method.trim(), "tools/call") => {
                 let id = envelope.id.and_then(Id::read);
-                self.answer(words::error(id.as_ref(), NO_METHOD, "there is no such method; it is `tools/call`")).await;
+                self.refuse(caller, id.as_ref(), NO_METHOD, "there is no such method; it is `tools/call`").await;
             }
-            Some(_) | None => self.forward(&line).await,
+            Some(_) if envelope.id.is_some() && matches!(caller, Caller::Exchange(_)) => {
+                self.relay(line, &envelope, caller).await;
+            }
+            Some(_) | None => self.forward(line).await,
         }
     }
 
@@ -67,87 +98,116 @@ impl Core {
         }
     }
 
-    /// Answers the client. One that is gone is noticed where its input ends.
-    pub(super) async fn answer(&self, line: String) {
-        let _ = self.client.send(&line).await;
+    /// Answers a message that goes no further. A client that is gone is noticed where its input ends.
+    async fn refuse(&self, caller: &Caller, id: Option<&Id>, code: i32, why: &str) {
+        let _ = caller.answer(words::error(id, code, why)).await;
     }
 
     /// Batches belong to one old version of the protocol only, and to no client that we know of.
-    async fn refuse_batch(&self, line: &str) {
+    async fn refuse_batch(&self, line: &str, caller: &Caller) {
         let why = "batches are not taken; send one message a line";
         let Ok(entries) = serde_json::from_str::<Vec<&RawValue>>(line) else {
-            return self.answer(words::error(None, PARSE_ERROR, "a message cannot be read")).await;
+            return self.refuse(caller, None, PARSE_ERROR, "a message cannot be read").await;
         };
         let ids = entries.iter().filter_map(|entry| pick(entry.get(), ["id"]).ok()?.into_iter().flatten().next());
         let errors: Vec<String> =
             ids.filter_map(Id::read).map(|id| words::error(Some(&id), INVALID_REQUEST, why)).collect();
-        match errors.is_empty() {
-            true => self.answer(words::error(None, INVALID_REQUEST, why)).await,
-            false => self.answer(format!("[{}]", errors.join(","))).await,
+        if errors.is_empty() {
+            return self.refuse(caller, None, INVALID_REQUEST, why).await;
         }
+        let _ = caller.answer(format!("[{}]", errors.join(","))).await;
     }
 
-    async fn take_call(self: &Arc<Self>, line: &str, envelope: &Envelope<'_>) {
-        let request = match Request::read(line, envelope) {
+    async fn take_call(self: &Arc<Self>, line: &str, envelope: &Envelope<'_>, caller: &Caller) {
+        let request = match Request::read(line, envelope, &self.states) {
             Ok(request) => request,
             Err(why) => {
                 let id = envelope.id.and_then(Id::read);
-                return self.answer(words::error(id.as_ref(), INVALID_PARAMS, &why)).await;
+                return self.refuse(caller, id.as_ref(), INVALID_PARAMS, &why).await;
             }
         };
-        let token = CancellationToken::new();
-        if !self.take(&request.id, InHand::Call(token.clone())).await {
-            return;
+        let left = caller.gone().child_token();
+        if self.take(&request.id, InHand::Call(left.clone()), caller).await {
+            self.tasks.spawn(Arc::clone(self).attend(request, caller.clone(), left));
         }
-        self.tasks.spawn(Arc::clone(self).attend(request, token));
     }
 
-    async fn take_listing(self: &Arc<Self>, line: &str, envelope: &Envelope<'_>) {
-        let Some((raw, id)) = envelope.id.and_then(|raw| Some((raw, Id::read(raw)?))) else {
-            return self.answer(words::error(None, INVALID_REQUEST, "an id must be a string or a number")).await;
+    /// Asks the server in the client's name, and passes on what it answers.
+    async fn relay(self: &Arc<Self>, line: &str, envelope: &Envelope<'_>, caller: &Caller) {
+        let Some(relay) = Relay::read(line, envelope, caller) else {
+            return self.refuse(caller, None, INVALID_REQUEST, "an id must be a string or a number").await;
         };
-        let Some(at) = range_of(line, raw.get()) else { return };
-        let line = line.to_owned();
-        let core = Arc::clone(self);
+        let is_listing = envelope.method.as_deref() == Some("tools/list");
+        let (core, caller) = (Arc::clone(self), caller.clone());
         self.tasks.spawn(async move {
-            let listed = core.relay_listing(&id, |ours| splice(&line, &[(at, ours.0.as_str())])).await;
-            core.in_hand().remove(&id);
-            if let Some(listed) = listed {
-                core.answer(listed).await;
-            }
+            let Some(answer) = core.relayed(&relay, &caller).await else { return };
+            let answer = match answer {
+                Ok(answer) if is_listing => core
+                    .list_for_client(&relay.id, &answer)
+                    .await
+                    .map_err(|why| format!("the server's list of tools cannot be used: {why}")),
+                Ok(answer) => words::under(&relay.id, &answer).ok_or_else(|| "it cannot be read".to_owned()),
+                Err(missing) => Err(missing.to_string()),
+            };
+            let answer = answer.unwrap_or_else(|why| words::error(Some(&relay.id), INTERNAL, &why));
+            let _ = caller.answer(answer).await;
         });
     }
 
-    /// Takes a request in hand; false where that cannot be.
-    pub(super) async fn take(&self, id: &Id, what: InHand) -> bool {
-        let full = {
-            let mut in_hand = self.in_hand();
-            if in_hand.contains_key(id) {
-                drop(in_hand);
-                // An answer would pass for that of the request before, which may well be running.
-                self.note("a request was dropped: its id is that of a request in hand");
-                return false;
-            }
-            let full = in_hand.len() >= limits::CALLS;
-            if !full {
-                in_hand.insert(id.clone(), what);
-            }
-            full
-        };
-        if full {
-            self.answer(words::error(Some(id), INVALID_REQUEST, "too many requests are in hand")).await;
+    /// The server's answer, under our id; none where nobody is to be answered.
+    async fn relayed(&self, relay: &Relay, caller: &Caller) -> Option<Result<String, Missing>> {
+        let Some(mut asked) = self.link.ask() else { return Some(Err(Missing::Gone)) };
+        if !self.take(&relay.id, InHand::Asked(asked.id.clone()), caller).await {
+            return None;
         }
-        !full
+        let _attached = self.client.attach(&asked.id, caller, &relay.id, relay.token.as_ref());
+        let line = relay.under(&asked.id)?;
+        let answer = match self.link.send(&line).await {
+            Err(error) => Err(Missing::Cut(error.to_string())),
+            Ok(()) => tokio::select! {
+                answer = asked.answer() => answer,
+                () = caller.gone().cancelled_owned() => {
+                    self.in_hand().remove(&(caller.lane(), relay.id.clone()));
+                    let _ = self.link.send(&words::cancelled(&asked.id, "the client is gone")).await;
+                    return None;
+                }
+            },
+        };
+        // What was cancelled meanwhile is not answered.
+        self.in_hand().remove(&(caller.lane(), relay.id.clone())).map(|_| answer)
+    }
+
+    /// Takes a request in hand; false where that cannot be.
+    async fn take(&self, id: &Id, what: InHand, caller: &Caller) -> bool {
+        let key = (caller.lane(), id.clone());
+        let is_double = {
+            let mut in_hand = self.in_hand();
+            let is_double = in_hand.contains_key(&key);
+            if !is_double && in_hand.len() < limits::CALLS {
+                in_hand.insert(key, what);
+                return true;
+            }
+            is_double
+        };
+        match (is_double, caller) {
+            // On a pipe an answer would pass for that of the request before, which may well be running.
+            (true, Caller::Pipe(_)) => self.note("a request was dropped: its id is that of a request in hand"),
+            (true, Caller::Exchange(_)) => {
+                self.refuse(caller, Some(id), INVALID_REQUEST, "this id is that of a request in hand").await;
+            }
+            (false, _) => self.refuse(caller, Some(id), INVALID_REQUEST, "too many requests are in hand").await,
+        }
+        false
     }
 
     /// A cancelled call detaches; what the server knows under another id is cancelled under that one.
-    async fn take_cancel(&self, line: &str, envelope: &Envelope<'_>) {
+    async fn take_cancel(&self, line: &str, envelope: &Envelope<'_>, caller: &Caller) {
         let named = envelope.params.and_then(|params| pick(params.get(), ["requestId"]).ok());
         let Some(raw) = named.and_then(|[raw]| raw) else { return self.forward(line).await };
-        let renamed = match Id::read(raw).and_then(|id| self.in_hand().remove(&id)) {
+        let renamed = match Id::read(raw).and_then(|id| self.in_hand().remove(&(caller.lane(), id))) {
             None => return self.forward(line).await,
-            Some(InHand::Call(token)) => return token.cancel(),
-            Some(InHand::List(ours)) => ours,
+            Some(InHand::Call(left)) => return left.cancel(),
+            Some(InHand::Asked(ours)) => ours,
         };
         if let Some(line) = range_of(line, raw.get()).and_then(|at| splice(line, &[(at, renamed.0.as_str())])) {
             self.forward(&line).await;

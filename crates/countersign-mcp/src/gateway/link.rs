@@ -11,6 +11,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
 use super::message::Id;
+use super::post::{Mirrored, Wire};
 
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
@@ -47,29 +48,60 @@ impl Pipe {
 
 /// The way to the server.
 pub(crate) struct Link {
-    pipe: Pipe,
+    way: Way,
     prefix: String,
     waiting: Mutex<Waiting>,
+}
+
+enum Way {
+    Pipe(Pipe),
+    Address(Wire),
 }
 
 #[derive(Default)]
 struct Waiting {
     next: u64,
     gone: bool,
-    answers: HashMap<Id, oneshot::Sender<String>>,
+    answers: HashMap<Id, oneshot::Sender<Answered>>,
+}
+
+type Answered = Result<String, Missing>;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum Missing {
+    /// The server is gone.
+    #[error("the server ended before it answered")]
+    Gone,
+    /// The server never saw the question, or refused to look at it.
+    #[error("nothing was sent to the server: {0}")]
+    Unsent(String),
+    /// The server may have seen the question.
+    #[error("the answer was cut off: {0}")]
+    Cut(String),
 }
 
 /// A question that was given an id and waits for its answer. Dropped, it waits no more.
 pub(crate) struct Asked<'l> {
     link: &'l Link,
     pub(crate) id: Id,
-    answer: oneshot::Receiver<String>,
+    answer: oneshot::Receiver<Answered>,
 }
 
 impl Link {
-    pub(crate) fn new(writer: Writer) -> Link {
+    /// A way that is a pipe.
+    pub(crate) fn to_pipe(writer: Writer) -> Link {
+        Link::new(Way::Pipe(Pipe::new(writer)))
+    }
+
+    /// A way over HTTP.
+    pub(crate) fn to_address(wire: Wire) -> Link {
+        Link::new(Way::Address(wire))
+    }
+
+    fn new(way: Way) -> Link {
         let prefix = format!("countersign-{}-", uuid::Uuid::new_v4().simple());
-        Link { pipe: Pipe::new(writer), prefix, waiting: Mutex::default() }
+        Link { way, prefix, waiting: Mutex::default() }
     }
 
     fn waiting(&self) -> std::sync::MutexGuard<'_, Waiting> {
@@ -78,7 +110,15 @@ impl Link {
 
     /// Writes one line to the server.
     pub(crate) async fn send(&self, line: &str) -> io::Result<()> {
-        self.pipe.send(line).await
+        self.send_call(line, Vec::new).await
+    }
+
+    /// Writes a call to the server, with the headers that repeat some of its arguments where the way has headers.
+    pub(crate) async fn send_call(&self, line: &str, mirrored: impl FnOnce() -> Mirrored) -> io::Result<()> {
+        match &self.way {
+            Way::Pipe(pipe) => pipe.send(line).await,
+            Way::Address(wire) => wire.send(line, mirrored()).await,
+        }
     }
 
     /// Takes an id for a question. None where the server is gone.
@@ -100,9 +140,9 @@ impl Link {
     }
 
     /// Hands an answer to whoever waits for it; the first answer counts, and a later one is nobody's.
-    pub(crate) fn answered(&self, id: &Id, line: String) {
+    pub(crate) fn answered(&self, id: &Id, answer: Answered) {
         if let Some(sender) = self.waiting().answers.remove(id) {
-            let _ = sender.send(line);
+            let _ = sender.send(answer);
         }
     }
 
@@ -115,14 +155,17 @@ impl Link {
 
     /// Tells the server that no more comes.
     pub(crate) async fn close(&self) {
-        self.pipe.close().await;
+        match &self.way {
+            Way::Pipe(pipe) => pipe.close().await,
+            Way::Address(wire) => wire.close().await,
+        }
     }
 }
 
 impl Asked<'_> {
-    /// Waits for the answer; none where the server ended without one.
-    pub(crate) async fn answer(&mut self) -> Option<String> {
-        (&mut self.answer).await.ok()
+    /// Waits for the answer.
+    pub(crate) async fn answer(&mut self) -> Answered {
+        (&mut self.answer).await.unwrap_or(Err(Missing::Gone))
     }
 }
 

@@ -9,8 +9,7 @@ use tokio::sync::watch;
 use super::catalog::{Entry, Listed, read_page};
 use super::message::{Envelope, Id, pick, range_of, splice};
 use super::request::{Era, Request};
-use super::words::{self, INTERNAL};
-use super::{Core, InHand, pins};
+use super::{Core, pins};
 use crate::limits;
 
 /// How often definitions were wanted, and how many of these wishes are fulfilled.
@@ -106,7 +105,7 @@ impl Core {
             let params = self.listing.params(cursor.as_deref());
             let line = format!(r#"{{"jsonrpc":"2.0","id":{},"method":"tools/list","params":{params}}}"#, asked.id.0);
             self.link.send(&line).await.map_err(|error| error.to_string())?;
-            let answer = asked.answer().await.ok_or("it is gone")?;
+            let answer = asked.answer().await.map_err(|missing| missing.to_string())?;
             let page = Page::read(&answer)?;
             tools.extend(read_page(&self.server, &self.identity, &page.tools));
             cursor = page.next.map(|next| next.get().to_owned());
@@ -172,24 +171,8 @@ impl Core {
         }
     }
 
-    /// Asks the server for a listing in the client's name; what the client is to read.
-    pub(super) async fn relay_listing(&self, id: &Id, line: impl FnOnce(&Id) -> Option<String>) -> Option<String> {
-        let mut asked = self.link.ask()?;
-        if !self.take(id, InHand::List(asked.id.clone())).await {
-            return None;
-        }
-        self.link.send(&line(&asked.id)?).await.ok()?;
-        let answer = asked.answer().await?;
-        if !self.in_hand().contains_key(id) {
-            // Cancelled meanwhile.
-            return None;
-        }
-        Some(self.list_for_client(id, &answer).await.unwrap_or_else(|why| {
-            words::error(Some(id), INTERNAL, &format!("the server's list of tools cannot be used: {why}"))
-        }))
-    }
-
-    async fn list_for_client(&self, id: &Id, answer: &str) -> Result<String, String> {
+    /// A page of the listing, as the client is to read it.
+    pub(super) async fn list_for_client(&self, id: &Id, answer: &str) -> Result<String, String> {
         let envelope = Envelope::read(answer).map_err(|error| error.to_string())?;
         let broken = || "it cannot be taken apart".to_owned();
         let raw = envelope.id.and_then(|raw| range_of(answer, raw.get())).ok_or_else(broken)?;

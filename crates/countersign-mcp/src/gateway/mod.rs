@@ -9,9 +9,15 @@
 //!
 //! A held call keeps its client waiting for a while; then it is told to call again, and the identical call joins the
 //! open hold. An outcome that nobody got goes to the next identical call, once.
+//!
+//! Either side may be pipes or streamable HTTP. [`Gateway::serve`] has one client on pipes; a [`face::Face`] has many over
+//! HTTP, each conversation with a connection of its own to the server.
 
 mod call;
+mod caller;
 mod catalog;
+mod conversation;
+pub mod face;
 mod frame;
 mod inbound;
 mod link;
@@ -19,28 +25,33 @@ mod listing;
 mod message;
 mod outbound;
 mod pins;
+mod post;
 mod request;
 mod retry;
+mod state;
 mod upstream;
 mod words;
 
 use std::collections::HashMap;
 use std::io;
+use std::ops::Deref;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use countersign::{Gate, Limits, Path};
+use countersign::{Gate, GateError, Limits, Path};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use pins::{Change, Identity, accept, changes};
+pub use post::{Address, BadAddress};
 pub use upstream::Upstream;
 
 use crate::limits;
+use caller::{Caller, Client, Lane};
 use catalog::Catalog;
-use frame::{Frame, Lines};
+use conversation::Conversation;
 use link::{Link, Pipe};
 use listing::Listing;
 use message::Id;
@@ -65,8 +76,8 @@ pub struct Gateway {
 pub enum Ended {
     /// The client closed its end, or it was told to stop.
     ClientLeft,
-    /// The server ended first.
-    ServerLeft(ExitStatus),
+    /// The server ended first; a program tells how.
+    ServerLeft(Option<ExitStatus>),
     /// The server was stopped because of what it sent.
     ServerStopped(String),
 }
@@ -126,44 +137,33 @@ impl Gateway {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let Upstream { stdin, stdout, stderr, mut process } = upstream;
-        let core = Arc::new(Core::new(self, Box::new(output), Link::new(stdin)));
-        core.retries.inherit(&core).await.map_err(io::Error::other)?;
-        tokio::spawn(Arc::clone(&core).tell(stderr));
-        let lister = tokio::spawn(Arc::clone(&core).keep_listing());
-        let mut server = tokio::spawn(Arc::clone(&core).read_server(stdout));
-        let ended = tokio::select! {
-            // What the client said before it left is still read from the pipe.
-            _ = core.read_client(input) => None,
-            () = stop => None,
-            left = &mut server => Some(left.unwrap_or_else(|error| outbound::Left::Stopped(error.to_string()))),
+        let shared = Arc::new(Shared::open(self).await.map_err(io::Error::other)?);
+        let pipe = Arc::new(Pipe::new(Box::new(output)));
+        let caller = Caller::Pipe(Arc::clone(&pipe));
+        let mut conversation = Conversation::begin(shared, Path::default(), Client::Pipe(pipe), upstream);
+        let left = {
+            let core = Arc::clone(&conversation.core);
+            tokio::select! {
+                // What the client said before it left is still read from the pipe.
+                () = core.read_client(input, &caller) => None,
+                () = stop => None,
+                left = conversation.server_left() => Some(left),
+            }
         };
-        core.leave(ended.is_none(), &mut server).await;
-        lister.abort();
-        Ok(match ended {
-            None => {
-                process.end(limits::LEAVE_WITHIN).await?;
-                Ended::ClientLeft
-            }
-            Some(outbound::Left::Ended) => Ended::ServerLeft(process.end(limits::LEAVE_WITHIN).await?),
-            Some(outbound::Left::Stopped(why)) => {
-                process.end(Duration::ZERO).await?;
-                Ended::ServerStopped(why)
-            }
-        })
+        conversation.end(left).await
     }
 }
 
-/// A request in hand, by the client's id.
+/// A request in hand.
 enum InHand {
     /// A call; cancelling it detaches it.
     Call(CancellationToken),
-    /// A listing, under our id.
-    List(Id),
+    /// A request that the server knows under this id of ours.
+    Asked(Id),
 }
 
-/// What the two directions share.
-struct Core {
+/// What all conversations of a gateway share.
+struct Shared {
     gate: Gate,
     server: Arc<str>,
     identity: Identity,
@@ -171,16 +171,47 @@ struct Core {
     wait: Duration,
     run_within: Duration,
     notes: Notes,
-    /// Whose calls these are. A session lives as long as the process, so nothing remembered for it lives longer.
+    retries: Retries,
+    /// How every state that we give to clients begins.
+    states: String,
+}
+
+impl Shared {
+    /// Reads from the store what gateways before this one left there.
+    async fn open(gateway: Gateway) -> Result<Shared, GateError> {
+        let Gateway { gate, server, identity, limits, wait, run_within, notes } = gateway;
+        let states = state::prefix(&**gate.store(), &server).await?;
+        let retries = Retries::default();
+        let shared = Shared { gate, server, identity, limits, wait, run_within, notes, retries, states };
+        shared.retries.inherit(&shared).await?;
+        Ok(shared)
+    }
+
+    fn note(&self, text: &str) {
+        (self.notes)(text);
+    }
+}
+
+/// What the two directions of one conversation share.
+struct Core {
+    shared: Arc<Shared>,
+    /// Whose calls these are. A session lives as long as the conversation, so nothing remembered for it lives longer.
     path: Path,
-    client: Pipe,
+    client: Client,
     link: Link,
     catalog: Catalog,
     listing: Listing,
-    retries: Retries,
-    in_hand: Mutex<HashMap<Id, InHand>>,
+    in_hand: Mutex<HashMap<(Lane, Id), InHand>>,
     tasks: TaskTracker,
     leaving: CancellationToken,
+}
+
+impl Deref for Core {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
 }
 
 /// How the session of every gateway begins.
@@ -189,61 +220,22 @@ fn session_prefix(server: &str) -> String {
 }
 
 impl Core {
-    fn new(gateway: Gateway, output: Box<dyn AsyncWrite + Send + Unpin>, link: Link) -> Core {
-        let Gateway { gate, server, identity, limits, wait, run_within, notes } = gateway;
-        let session = format!("{}{}", session_prefix(&server), uuid::Uuid::now_v7().simple());
+    fn new(shared: Arc<Shared>, path: Path, client: Client, link: Link) -> Core {
+        let session = format!("{}{}", session_prefix(&shared.server), uuid::Uuid::now_v7().simple());
         Core {
-            path: Path::session(session),
-            client: Pipe::new(output),
+            path: Path { session: Some(session.into()), ..path },
+            client,
             link,
             catalog: Catalog::default(),
             listing: Listing::default(),
-            retries: Retries::default(),
             in_hand: Mutex::default(),
             tasks: TaskTracker::new(),
             leaving: CancellationToken::new(),
-            gate,
-            server,
-            identity,
-            limits,
-            wait,
-            run_within,
-            notes,
+            shared,
         }
     }
 
-    fn note(&self, text: &str) {
-        (self.notes)(text);
-    }
-
-    fn in_hand(&self) -> MutexGuard<'_, HashMap<Id, InHand>> {
+    fn in_hand(&self) -> MutexGuard<'_, HashMap<(Lane, Id), InHand>> {
         self.in_hand.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Passes on what the server says on its standard error, line by line.
-    async fn tell(self: Arc<Self>, stderr: impl AsyncRead + Unpin) {
-        let mut lines = Lines::new(stderr, limits::TOLD_BYTES);
-        while let Ok(Some(frame)) = lines.next().await {
-            match frame {
-                Frame::Line(line) => self.note(&format!("[{}] {}", self.server, line.trim_end())),
-                Frame::TooLong => self.note(&format!("[{}] (a line too long to be shown)", self.server)),
-                Frame::NotText => self.note(&format!("[{}] (a line that is no text)", self.server)),
-            }
-        }
-    }
-
-    /// Lets running calls end, and everything else go.
-    async fn leave(&self, server_is_there: bool, server: &mut tokio::task::JoinHandle<outbound::Left>) {
-        self.leaving.cancel();
-        self.tasks.close();
-        if server_is_there {
-            // What runs may still answer: its outcome is worth waiting for.
-            let _ = tokio::time::timeout(limits::LEAVE_WITHIN, self.tasks.wait()).await;
-            self.link.close().await;
-            // Answers to other requests may still be on their way to a client that only closed its own end.
-            let _ = tokio::time::timeout(limits::LEAVE_WITHIN, server).await;
-        }
-        self.link.gone();
-        let _ = tokio::time::timeout(limits::LEAVE_WITHIN, self.tasks.wait()).await;
     }
 }

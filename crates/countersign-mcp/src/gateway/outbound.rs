@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use tokio::io::AsyncRead;
+use tokio::sync::mpsc;
 
-use super::Core;
 use super::frame::{Frame, Lines};
 use super::message::{Envelope, Id};
+use super::post::Heard;
+use super::{Core, words};
 use crate::limits;
 
 /// Why nothing more comes from the server.
@@ -26,7 +28,7 @@ impl Core {
         let left = loop {
             match lines.next().await {
                 Ok(Some(Frame::Line(line))) if line.trim().is_empty() => {}
-                Ok(Some(Frame::Line(line))) => self.hear_server(line).await,
+                Ok(Some(Frame::Line(line))) => self.hear_server(line, None).await,
                 Ok(Some(Frame::NotText)) => self.note("a message of the server was dropped: it is not UTF-8"),
                 // Whose answer it was is not known, so nobody would ever be told that it is missing.
                 Ok(Some(Frame::TooLong)) => {
@@ -41,34 +43,54 @@ impl Core {
         left
     }
 
-    async fn hear_server(&self, line: String) {
+    /// Hears what comes over HTTP until the server has no more to say.
+    pub(super) async fn hear_address(self: Arc<Self>, mut heard: mpsc::Receiver<Heard>) -> Left {
+        let left = loop {
+            match heard.recv().await {
+                Some(Heard::Message(line, about)) => self.hear_server(line, about.as_ref()).await,
+                Some(Heard::Nothing(id, missing)) if self.link.is_ours(&id) => self.link.answered(&id, Err(missing)),
+                Some(Heard::Nothing(id, missing)) => {
+                    let error = words::error(Some(&id), words::INTERNAL, &missing.to_string());
+                    self.client.tell(error, Some(&id)).await;
+                }
+                Some(Heard::Ended) | None => break Left::Ended,
+            }
+        };
+        self.link.gone();
+        left
+    }
+
+    /// Takes what the server said, on its own or about one of the requests.
+    async fn hear_server(&self, line: String, about: Option<&Id>) {
         if !line.trim_start().starts_with('[') {
-            return self.take_message(line).await;
+            return self.take_message(line, about).await;
         }
         // An answer may hide in a batch, so each message is taken by itself.
         match serde_json::from_str::<Vec<Box<RawValue>>>(&line) {
             Ok(entries) => {
                 for entry in entries {
-                    self.take_message(entry.get().to_owned()).await;
+                    self.take_message(entry.get().to_owned(), about).await;
                 }
             }
             Err(_) => self.note("a message of the server was dropped: it is not JSON"),
         }
     }
 
-    async fn take_message(&self, line: String) {
+    async fn take_message(&self, line: String, about: Option<&Id>) {
         let envelope = match Envelope::read(&line) {
             Ok(envelope) => envelope,
             Err(error) => return self.note(&format!("a message of the server was dropped: {error}")),
         };
         let ours = envelope.id.filter(|_| envelope.is_answer()).and_then(Id::read).filter(|id| self.link.is_ours(id));
         if let Some(id) = ours {
-            return self.link.answered(&id, line);
+            return self.link.answered(&id, Ok(line));
         }
         if envelope.method.as_deref() == Some("notifications/tools/list_changed") {
             // Before the client hears of it: calls it makes from now on wait for the new definitions.
             self.listing.want();
         }
-        self.answer(line).await;
+        if !self.client.tell(line, about).await {
+            self.note("a message of the server reached nobody");
+        }
     }
 }

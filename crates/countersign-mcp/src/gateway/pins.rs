@@ -30,13 +30,22 @@ pub struct Identity(String);
 impl Identity {
     /// The identity of a server that is started by this command line.
     pub fn of_command<'a>(words: impl IntoIterator<Item = &'a str>) -> Identity {
+        Identity::of_words("sha256", words)
+    }
+
+    /// The identity of a server that listens at this address. The address itself may be a secret and is not kept.
+    pub fn of_address(url: &str) -> Identity {
+        Identity::of_words("url-sha256", [url])
+    }
+
+    fn of_words<'a>(kind: &str, words: impl IntoIterator<Item = &'a str>) -> Identity {
         let mut hash = Sha256::new();
         for word in words {
             hash.update(word.len().to_be_bytes());
             hash.update(word);
         }
         let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Identity(format!("sha256:{hex}"))
+        Identity(format!("{kind}:{hex}"))
     }
 }
 

@@ -12,7 +12,7 @@ use countersign::transition::Rejection;
 use countersign::{Call, CallId, CallState, GateError, limits as core_limits};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 
-use super::{Core, session_prefix};
+use super::{Core, Shared, session_prefix};
 use crate::limits;
 
 /// Where calls whose outcome nobody got are kept among the store's records.
@@ -25,7 +25,7 @@ pub(super) struct Retries {
     /// Keeps identical calls from being submitted side by side before one of them is written down.
     shards: Vec<AsyncMutex<()>>,
     /// Calls that a process before this one began to run and whose outcome is not known.
-    inherited: Mutex<HashMap<ArgumentDigest, CallId>>,
+    inherited: Mutex<HashMap<String, CallId>>,
     /// How many clients' requests are attached to a call.
     attached: Mutex<HashMap<CallId, usize>>,
 }
@@ -86,20 +86,25 @@ impl Retries {
     }
 
     /// Finds what gateways before this one began to run on this server and never finished.
-    pub(super) async fn inherit(&self, core: &Core) -> Result<(), StoreError> {
-        let prefix = session_prefix(&core.server);
+    pub(super) async fn inherit(&self, shared: &Shared) -> Result<(), StoreError> {
+        let prefix = session_prefix(&shared.server);
         for state in [CallState::Executing, CallState::InDoubt] {
             let mut filter =
                 CallFilter { state: Some(state), limit: Some(core_limits::PAGE_ROWS), ..CallFilter::default() };
             loop {
-                let calls = core.gate.store().calls(filter.clone()).await?;
+                let calls = shared.gate.store().calls(filter.clone()).await?;
                 let Some(last) = calls.last() else { break };
                 filter.after = Some(last.id);
                 let ours = |call: &&Arc<Call>| {
                     call.facts.path.session.as_ref().is_some_and(|session| session.starts_with(&prefix))
                 };
                 let mut inherited = self.inherited.lock().unwrap_or_else(PoisonError::into_inner);
-                inherited.extend(calls.iter().filter(ours).map(|call| (proposed(call), call.id)));
+                inherited.extend(
+                    calls
+                        .iter()
+                        .filter(ours)
+                        .map(|call| (shared.key(&call.facts.path.principal, &proposed(call)), call.id)),
+                );
             }
         }
         Ok(())
@@ -115,19 +120,20 @@ impl Core {
     /// What an identical call left behind. An outcome that is returned here is nobody else's any more.
     pub(super) async fn earlier(&self, digest: &ArgumentDigest) -> Result<Earlier, GateError> {
         let store = self.gate.store();
-        if let Some(record) = store.record(NAMESPACE, &self.key(digest)).await?
+        if let Some(record) = store.record(NAMESPACE, &self.own_key(digest)).await?
             && let Some(call) = self.recorded(digest, &record).await?
         {
             return Ok(Earlier::Call(call));
         }
-        let inherited = self.retries.inherited.lock().unwrap_or_else(PoisonError::into_inner).get(digest).copied();
+        let inherited =
+            self.retries.inherited.lock().unwrap_or_else(PoisonError::into_inner).get(&self.own_key(digest)).copied();
         let Some(id) = inherited else { return Ok(Earlier::Nothing) };
         let call = self.gate.get(id).await?;
         match call.state {
             CallState::Executing => Ok(Earlier::Call(call)),
             CallState::InDoubt => Ok(Earlier::Doubt(id)),
             _ => {
-                self.retries.inherited.lock().unwrap_or_else(PoisonError::into_inner).remove(digest);
+                self.retries.inherited.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.own_key(digest));
                 Ok(Earlier::Nothing)
             }
         }
@@ -143,7 +149,7 @@ impl Core {
             return Ok(Some(Arc::clone(call)));
         }
         // Whoever removes the record has the outcome.
-        let (key, expect) = (self.key(digest), Expect::Version(record.version));
+        let (key, expect) = (self.own_key(digest), Expect::Version(record.version));
         match self.gate.store().delete_record(NAMESPACE, &key, expect).await {
             Ok(()) => {}
             Err(Failure::Rejected(_)) => return Ok(None),
@@ -163,7 +169,7 @@ impl Core {
             Some(Some(expires)) => Some(now.until(expires) + core_limits::CLAIM_WITHIN + limits::LINGER),
             None => Some(limits::LINGER),
         };
-        let (key, value) = (self.key(digest), call.id.to_string());
+        let (key, value) = (self.own_key(digest), call.id.to_string());
         match self.gate.store().put_record(NAMESPACE, &key, value.as_bytes(), Expect::Any, life).await {
             Ok(_) => Ok(()),
             Err(failure) => Err(failure.into()),
@@ -179,7 +185,7 @@ impl Core {
 
     /// The outcome of a call is about to reach a client.
     pub(super) async fn paid(&self, digest: &ArgumentDigest, call: CallId) {
-        let key = self.key(digest);
+        let key = self.own_key(digest);
         let record = match self.gate.store().record(NAMESPACE, &key).await {
             Ok(Some(record)) if record.value == call.to_string().as_bytes() => record,
             Ok(_) => return,
@@ -193,17 +199,25 @@ impl Core {
 
     /// A call lost its client: withdraw it after a while, unless the identical call comes again.
     pub(super) fn linger(self: &Arc<Self>, call: CallId) {
-        let core = Arc::downgrade(self);
+        // Not of the conversation: the hold outlives it.
+        let shared = Arc::downgrade(&self.shared);
         tokio::spawn(async move {
             tokio::time::sleep(limits::LINGER).await;
-            let Some(core) = core.upgrade().filter(|core| !core.retries.is_attended(call)) else { return };
+            let Some(shared) = shared.upgrade().filter(|shared| !shared.retries.is_attended(call)) else { return };
             // A call that runs or has ended cannot be withdrawn, and need not be.
-            let _ = core.gate.cancel(call).await;
+            let _ = shared.gate.cancel(call).await;
         });
     }
 
-    fn key(&self, digest: &ArgumentDigest) -> String {
-        format!("{}/{digest}", self.server)
+    fn own_key(&self, digest: &ArgumentDigest) -> String {
+        self.key(&self.path.principal, digest)
+    }
+}
+
+impl Shared {
+    /// SECURITY: what one principal left behind is nobody else's. No name of either holds a slash.
+    fn key(&self, principal: &str, digest: &ArgumentDigest) -> String {
+        format!("{}/{principal}/{digest}", self.server)
     }
 }
 

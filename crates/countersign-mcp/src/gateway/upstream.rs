@@ -1,4 +1,4 @@
-//! The server's process: started in a group of its own, and ended with all that it started.
+//! The server: an address, or a process that is started in a group of its own and ended with all that it started.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -7,12 +7,24 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::{Child, Command};
 
-/// An MCP server that speaks on a pair of pipes.
+use super::post::Address;
+
+/// A connection to an MCP server.
 pub struct Upstream {
-    pub(crate) stdin: Box<dyn AsyncWrite + Send + Unpin>,
-    pub(crate) stdout: Box<dyn AsyncRead + Send + Unpin>,
-    pub(crate) stderr: Box<dyn AsyncRead + Send + Unpin>,
-    pub(crate) process: Process,
+    pub(crate) kind: Kind,
+}
+
+/// What the server is spoken to by.
+pub(crate) enum Kind {
+    /// A pair of pipes.
+    Program {
+        stdin: Box<dyn AsyncWrite + Send + Unpin>,
+        stdout: Box<dyn AsyncRead + Send + Unpin>,
+        stderr: Box<dyn AsyncRead + Send + Unpin>,
+        process: Process,
+    },
+    /// Streamable HTTP.
+    Address(Address),
 }
 
 impl Upstream {
@@ -21,12 +33,18 @@ impl Upstream {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.process_group(0).kill_on_drop(true).spawn()?;
         let gone = || io::Error::other("the server has no pipes");
-        Ok(Upstream {
+        let kind = Kind::Program {
             stdin: Box::new(child.stdin.take().ok_or_else(gone)?),
             stdout: Box::new(child.stdout.take().ok_or_else(gone)?),
             stderr: Box::new(child.stderr.take().ok_or_else(gone)?),
             process: Process { child },
-        })
+        };
+        Ok(Upstream { kind })
+    }
+
+    /// A server that listens at an address. Nothing is sent before the client says something.
+    pub fn at(address: Address) -> Upstream {
+        Upstream { kind: Kind::Address(address) }
     }
 }
 

@@ -20,6 +20,13 @@ pub(crate) const INVALID_PARAMS: i32 = -32602;
 /// JSON-RPC: it did not work.
 pub(crate) const INTERNAL: i32 = -32603;
 
+/// MCP: a header is not what the message says.
+pub(crate) const HEADER_MISMATCH: i32 = -32020;
+/// MCP: the client lacks a capability that is needed.
+pub(crate) const NO_CAPABILITY: i32 = -32021;
+/// MCP: this revision of the protocol is not spoken.
+pub(crate) const NO_VERSION: i32 = -32022;
+
 /// An error on the level of the protocol.
 pub(crate) fn error(id: Option<&Id>, code: i32, message: &str) -> String {
     let id = id.map_or("null", |id| &id.0);
@@ -51,6 +58,12 @@ pub(crate) fn refusal(id: &Id, era: Era, refusal: &Refusal) -> String {
 /// Says that nobody knows whether a call ran.
 pub(crate) fn doubt(id: &Id, era: Era) -> String {
     result(id, era, Tone::Error, &Wording::default().doubt())
+}
+
+/// Tells a client of the newer era to send the same call again, with this state.
+pub(crate) fn again(id: &Id, state: &str) -> String {
+    let result = json!({"resultType": "input_required", "requestState": state});
+    format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, id.0)
 }
 
 /// Says that a call waits, and what to do. Flagged as an error, so that no model takes it for the tool's result.
@@ -115,12 +128,17 @@ fn spoken(json: Option<&Json>) -> String {
 ///
 /// Where a person changed the arguments the model is told, or it would believe that its own were run.
 pub(crate) fn answer(id: &Id, line: &str, call: &Call) -> Option<String> {
-    let [raw] = pick(line, ["id"]).ok()?;
-    let line = splice(line, &[(range_of(line, raw?.get())?, id.0.as_str())])?;
+    let line = under(id, line)?;
     Some(match edit_note(call) {
         Some(note) => with_note(&line, &note).unwrap_or(line),
         None => line,
     })
+}
+
+/// A message under another id.
+pub(crate) fn under(id: &Id, line: &str) -> Option<String> {
+    let [raw] = pick(line, ["id"]).ok()?;
+    splice(line, &[(range_of(line, raw?.get())?, id.0.as_str())])
 }
 
 fn edit_note(call: &Call) -> Option<String> {

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
@@ -13,9 +12,10 @@ use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
     HttpStatusError, SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
-use sse_stream::{Sse, SseStream};
+use sse_stream::Sse;
 
 use super::{encode, ticket_of};
+use crate::events::events;
 use crate::limits;
 
 const SESSION: &str = "mcp-session-id";
@@ -92,7 +92,7 @@ impl StreamableHttpClient for Http {
         }
         let session = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
         if is(&response, EVENTS) {
-            return Ok(StreamableHttpPostResponse::Sse(events(response), session));
+            return Ok(StreamableHttpPostResponse::Sse(events(response, limits::MESSAGE_BYTES), session));
         }
         let body = body(response).await?;
         Ok(StreamableHttpPostResponse::Json(serde_json::from_slice(&body)?, session))
@@ -167,23 +167,4 @@ async fn body(mut response: Response) -> Result<Vec<u8>, Failure> {
         bytes.extend_from_slice(&chunk);
     }
     Ok(bytes)
-}
-
-/// The events of an answer. What stands between two of them is bounded: an endless one ends the stream.
-fn events(response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
-    let bounded = response.bytes_stream().scan((0, false), |(since, over), piece| {
-        let piece = piece.map_err(std::io::Error::other).and_then(|piece| {
-            *since = match piece.windows(2).rposition(|pair| matches!(pair, b"\n\n" | b"\r\r" | b"\n\r")) {
-                Some(end) => piece.len() - end,
-                None => *since + piece.len(),
-            };
-            match *since > limits::MESSAGE_BYTES {
-                true => Err(std::io::Error::other("a message that is too long")),
-                false => Ok(piece),
-            }
-        });
-        let ended = std::mem::replace(over, piece.is_err());
-        futures::future::ready((!ended).then_some(piece))
-    });
-    SseStream::from_bytes_stream(bounded).boxed()
 }

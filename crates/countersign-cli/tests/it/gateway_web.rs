@@ -1,0 +1,164 @@
+//! Clients and doors over HTTP, for tests of the gateway.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+
+use reqwest::{Client, Response};
+use serde_json::{Value, json};
+
+use crate::gateway_peer::{Stage, plain};
+
+/// A gateway that listens until it is dropped.
+pub(crate) struct Door {
+    child: Child,
+    pub(crate) url: String,
+}
+
+impl Door {
+    /// In front of the plain server.
+    pub(crate) fn open(stage: &Stage, options: &[&str]) -> Door {
+        let plain = plain();
+        Door::named("plain", stage, options, &["--", plain.to_str().unwrap(), "log"])
+    }
+
+    /// In front of an address, which is another server than the plain one.
+    pub(crate) fn before(stage: &Stage, options: &[&str], address: &str) -> Door {
+        Door::named("far", stage, options, &["--upstream", address])
+    }
+
+    fn named(server: &str, stage: &Stage, options: &[&str], upstream: &[&str]) -> Door {
+        let url = stage.bed.url();
+        let args = ["gateway", "--json", "--listen", "127.0.0.1:0", "--config", "policy.yml", "--server", server];
+        let mut command = stage.bed.command(args);
+        command.args(["--store", &url]).args(options).args(upstream);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let said: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        Door { url: said["url"].as_str().unwrap().to_owned(), child }
+    }
+
+    /// Whether a gateway refuses to listen there.
+    pub(crate) fn refuses(stage: &Stage, address: &str) -> bool {
+        stage.bed.run(["gateway", "--listen", address, "--store", &stage.bed.url(), "--", "cat"]).code == 3
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A client that speaks raw HTTP.
+#[derive(Clone)]
+pub(crate) struct Web {
+    pub(crate) http: Client,
+    url: String,
+    token: String,
+    session: Option<String>,
+}
+
+impl Web {
+    pub(crate) fn new(url: &str, token: &str) -> Web {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        Web { http: Client::new(), url: url.to_owned(), token: token.to_owned(), session: None }
+    }
+
+    /// One that has shaken hands.
+    pub(crate) async fn greeted(url: &str, token: &str) -> Web {
+        let mut web = Web::new(url, token);
+        let params =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});
+        let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+        let response = web.post(&hello.to_string()).await;
+        web.session = Some(response.headers()["mcp-session-id"].to_str().unwrap().to_owned());
+        assert!(response.text().await.unwrap().contains("\"protocolVersion\""));
+        let taken = web.post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+        assert_eq!(taken.status(), 202);
+        web
+    }
+
+    /// Speaks as if another's session were its own.
+    pub(crate) fn borrow_session(&mut self, other: &Web) {
+        self.session.clone_from(&other.session);
+    }
+
+    /// Posts one message.
+    pub(crate) async fn post(&self, line: &str) -> Response {
+        let mut request = self.http.post(&self.url).header("content-type", "application/json");
+        request = request.header("accept", "application/json, text/event-stream");
+        if !self.token.is_empty() {
+            request = request.bearer_auth(&self.token);
+        }
+        if let Some(session) = &self.session {
+            request = request.header("mcp-session-id", session);
+        }
+        request.body(line.to_owned()).send().await.unwrap()
+    }
+
+    /// Calls a tool without a handshake; the whole answer.
+    pub(crate) async fn modern(&self, tool: &str, arguments: Value, state: Option<&str>) -> Value {
+        let mut more = json!({});
+        if let Some(state) = state {
+            more["requestState"] = state.into();
+        }
+        self.modern_with(tool, arguments, more).await
+    }
+
+    /// The same, as a client that can put forms before its user and has more to say.
+    pub(crate) async fn modern_with(&self, tool: &str, arguments: Value, more: Value) -> Value {
+        let version = "2026-07-28";
+        let meta = json!({"io.modelcontextprotocol/protocolVersion": version,
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}});
+        let mut params = json!({"name": tool, "arguments": arguments, "_meta": meta});
+        for (name, value) in more.as_object().unwrap() {
+            params[name] = value.clone();
+        }
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        let request = self.http.post(&self.url).bearer_auth(&self.token).header("content-type", "application/json");
+        let request = request.header("accept", "application/json, text/event-stream");
+        let request = request.header("mcp-protocol-version", version).header("mcp-method", "tools/call");
+        let response = request.header("mcp-name", tool).body(body.to_string()).send().await.unwrap();
+        serde_json::from_str(&last(&response.text().await.unwrap())).unwrap()
+    }
+
+    /// Asks, and reads to the end: the last message is the answer.
+    pub(crate) async fn ask(&self, line: &str) -> String {
+        last(&self.post(line).await.text().await.unwrap())
+    }
+
+    /// Calls a tool: whether the answer is an error, and its text.
+    pub(crate) async fn call(&self, id: u64, tool: &str, arguments: Value) -> (bool, String) {
+        read(&self.ask(&call(id, tool, arguments)).await)
+    }
+}
+
+/// A call as a message, with a token to report progress under.
+pub(crate) fn call(id: u64, tool: &str, arguments: Value) -> String {
+    let params = json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": id}});
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
+}
+
+/// The last message of an answer, whether it came as one or as a stream.
+pub(crate) fn last(body: &str) -> String {
+    let events = body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+    events.filter(|data| !data.is_empty()).next_back().unwrap_or(body).to_owned()
+}
+
+/// What the result of a call says.
+#[track_caller]
+pub(crate) fn read(answer: &str) -> (bool, String) {
+    let told: Value = serde_json::from_str(answer).unwrap_or_else(|error| panic!("{error}: {answer}"));
+    let content = told["result"]["content"].as_array().unwrap_or_else(|| panic!("{told}"));
+    let texts: Vec<&str> = content.iter().map(|block| block["text"].as_str().unwrap()).collect();
+    (told["result"]["isError"] == true, texts.join("|"))
+}
+
+/// Waits until there is a hold.
+pub(crate) async fn held(stage: &Stage) {
+    while stage.holds().is_empty() {
+        tokio::task::yield_now().await;
+    }
+}

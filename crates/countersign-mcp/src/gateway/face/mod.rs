@@ -1,0 +1,192 @@
+//! The gateway's face over streamable HTTP, without any web framework: requests go in, replies come out.
+//!
+//! A client of the handshake era has a session, and with it a connection of its own to the server. Clients of the newer
+//! era have none: those of one principal share a connection, on which no two requests can be taken for one another.
+
+mod check;
+mod reply;
+mod table;
+
+use std::io;
+use std::sync::Arc;
+
+use countersign::Path;
+use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
+use tokio::time::timeout;
+
+pub use reply::{Events, Reply};
+
+use super::caller::{Reading, Said};
+use super::message::{Envelope, Id};
+use super::post::one_line;
+use super::words::{INTERNAL, INVALID_REQUEST, PARSE_ERROR};
+use super::{Gateway, Shared, Upstream};
+use crate::limits;
+use check::Lane;
+use reply::Refused;
+use table::{Key, Seat, Table};
+
+/// How a connection to the server is made.
+type Open = Box<dyn Fn() -> io::Result<Upstream> + Send + Sync>;
+
+/// One server, offered to many clients over HTTP.
+pub struct Face {
+    shared: Arc<Shared>,
+    open: Open,
+    table: Arc<Table>,
+}
+
+impl Face {
+    /// A gateway for clients over HTTP. `open` makes a connection to the server, one for each conversation.
+    ///
+    /// An error means that the store could not be read.
+    pub async fn new(
+        gateway: Gateway,
+        open: impl Fn() -> io::Result<Upstream> + Send + Sync + 'static,
+    ) -> io::Result<Face> {
+        let shared = Arc::new(Shared::open(gateway).await.map_err(io::Error::other)?);
+        Ok(Face { shared, open: Box::new(open), table: Arc::default() })
+    }
+
+    /// The server's name in rules.
+    pub fn server(&self) -> &Arc<str> {
+        &self.shared.server
+    }
+
+    /// Takes a message that was posted. The principal is whose calls these are.
+    ///
+    /// Dropped before it is done, or with its events unread, the client is gone.
+    pub async fn post(&self, principal: &Arc<str>, headers: &HeaderMap, body: Vec<u8>) -> Reply {
+        self.take(principal, headers, body).await.unwrap_or_else(Refused::reply)
+    }
+
+    /// Opens the stream for what the server says outside of answers. Only sessions have one.
+    pub fn listen(&self, principal: &Arc<str>, headers: &HeaderMap) -> Reply {
+        let Some(session) = headers.get(check::SESSION) else { return Reply::Empty(StatusCode::METHOD_NOT_ALLOWED) };
+        let found = session.to_str().ok().and_then(|id| self.table.get(&Key::Session(id.into()), principal));
+        match found {
+            Some(seat) => Reply::Stream { events: Events::new(None, seat.ears().stand()), session: None },
+            None => Reply::Empty(StatusCode::NOT_FOUND),
+        }
+    }
+
+    /// Ends a session.
+    pub fn end(&self, principal: &Arc<str>, headers: &HeaderMap) -> Reply {
+        let Some(session) = headers.get(check::SESSION) else { return Reply::Empty(StatusCode::METHOD_NOT_ALLOWED) };
+        let found = session.to_str().ok().and_then(|id| self.table.get(&Key::Session(id.into()), principal));
+        match found {
+            Some(seat) => {
+                seat.end();
+                Reply::Empty(StatusCode::NO_CONTENT)
+            }
+            None => Reply::Empty(StatusCode::NOT_FOUND),
+        }
+    }
+
+    /// Ends all conversations: what runs may still answer, for a while.
+    pub async fn close(&self) {
+        self.table.close().await;
+    }
+
+    async fn take(&self, principal: &Arc<str>, headers: &HeaderMap, body: Vec<u8>) -> Result<Reply, Refused> {
+        let bad = |code, why: &str| Refused::new(StatusCode::BAD_REQUEST, code, why);
+        if body.len() > limits::CLIENT_MESSAGE_BYTES {
+            return Err(Refused::new(StatusCode::PAYLOAD_TOO_LARGE, INVALID_REQUEST, "the message is too long"));
+        }
+        let line = String::from_utf8(body).map_err(|_| bad(PARSE_ERROR, "the message is not UTF-8"))?;
+        let line = one_line(line);
+        if line.trim_start().starts_with('[') {
+            return Err(bad(INVALID_REQUEST, "batches are not taken; send one message a request"));
+        }
+        let envelope = Envelope::read(&line).map_err(|error| {
+            let code = if error.is_data() { INVALID_REQUEST } else { PARSE_ERROR };
+            bad(code, &format!("the message cannot be read: {error}"))
+        })?;
+        let id = envelope.id.and_then(Id::read);
+        let refused = |refused: Refused| refused.about(id.clone());
+        let lane = check::lane(headers, &envelope).map_err(refused)?;
+        let (seat, session) = self.seat(principal, &lane).map_err(refused)?;
+        if lane == Lane::Modern {
+            check::mirrored(headers, &envelope, &seat.core().catalog).map_err(refused)?;
+        }
+        let (caller, reading) = seat.ears().exchange(lane != Lane::Modern);
+        seat.core().hear_client(&line, &caller).await;
+        // From here on only those who see to the answer hold the caller: when they let go, there will be none.
+        drop(caller);
+        if envelope.method.is_none() || envelope.id.is_none() {
+            return Ok(accepted(reading));
+        }
+        let reply = answer(reading, headers, &envelope, &lane, session).await.map_err(refused)?;
+        if lane == Lane::Opening && reply.is_error() {
+            seat.end();
+        }
+        Ok(reply)
+    }
+
+    /// The conversation a message belongs to; one that begins with it gets its session's name.
+    fn seat(&self, principal: &Arc<str>, lane: &Lane) -> Result<(Arc<Seat>, Option<Arc<str>>), Refused> {
+        let (key, session) = match lane {
+            Lane::Session(id) => {
+                let gone = || Refused::new(StatusCode::NOT_FOUND, INVALID_REQUEST, "there is no such session");
+                return Ok((self.table.get(&Key::Session(Arc::clone(id)), principal).ok_or_else(gone)?, None));
+            }
+            Lane::Modern => (Key::Principal(Arc::clone(principal)), None),
+            Lane::Opening => {
+                let id: Arc<str> = uuid::Uuid::new_v4().simple().to_string().into();
+                (Key::Session(Arc::clone(&id)), Some(id))
+            }
+        };
+        if let Some(seat) = self.table.get(&key, principal) {
+            return Ok((seat, None));
+        }
+        let path = Path { principal: Arc::clone(principal), ..Path::default() };
+        let unavailable = |why: String| Refused::new(StatusCode::SERVICE_UNAVAILABLE, INTERNAL, &why);
+        if self.table.is_full() {
+            return Err(unavailable("too many conversations are open".to_owned()));
+        }
+        let upstream = (self.open)().map_err(|error| unavailable(format!("the server cannot be started: {error}")))?;
+        Ok((self.table.begin(key, Arc::clone(&self.shared), path, upstream), session))
+    }
+}
+
+/// What a message without an answer is answered with.
+fn accepted(mut reading: Reading) -> Reply {
+    match reading.said.try_recv() {
+        Ok(Said::Answer(body)) => Reply::Message { status: StatusCode::BAD_REQUEST, body, session: None },
+        _ => Reply::Empty(StatusCode::ACCEPTED),
+    }
+}
+
+/// Waits for the head of an answer: one message, or a stream where more is to come or it takes its time.
+async fn answer(
+    mut reading: Reading,
+    headers: &HeaderMap,
+    envelope: &Envelope<'_>,
+    lane: &Lane,
+    session: Option<Arc<str>>,
+) -> Result<Reply, Refused> {
+    // Whether a server knows these at all must show in the status of the answer.
+    let asks_for_status = matches!(envelope.method.as_deref(), Some("initialize" | "server/discover"));
+    let streams = check::takes_events(headers) && !asks_for_status;
+    loop {
+        let said = match streams {
+            true => timeout(limits::HEAD_WITHIN, reading.said.recv()).await,
+            false => Ok(reading.said.recv().await),
+        };
+        match said {
+            Ok(Some(Said::Answer(body))) => {
+                let status = if *lane == Lane::Modern { check::status(&body) } else { StatusCode::OK };
+                return Ok(Reply::Message { status, body, session });
+            }
+            Ok(None) => {
+                return Err(Refused::new(StatusCode::OK, INVALID_REQUEST, "the request was cancelled"));
+            }
+            Ok(Some(note)) if streams => {
+                return Ok(Reply::Stream { events: Events::new(Some(note), reading), session });
+            }
+            Ok(Some(_)) => {}
+            Err(_) => return Ok(Reply::Stream { events: Events::new(None, reading), session }),
+        }
+    }
+}

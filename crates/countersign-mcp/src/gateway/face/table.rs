@@ -1,0 +1,138 @@
+//! The conversations that are open.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use countersign::Path;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::gateway::caller::{Client, Ears};
+use crate::gateway::conversation::Conversation;
+use crate::gateway::{Core, Ended, Shared, Upstream};
+use crate::limits;
+
+/// What a conversation is found by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    /// The name of a session.
+    Session(Arc<str>),
+    /// Whose requests without a session these are.
+    Principal(Arc<str>),
+}
+
+/// A conversation that is open.
+pub(super) struct Seat {
+    core: Arc<Core>,
+    ears: Arc<Ears>,
+    used: Mutex<Instant>,
+    end: CancellationToken,
+}
+
+impl Seat {
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(super) fn ears(&self) -> &Ears {
+        &self.ears
+    }
+
+    /// Ends the conversation.
+    pub(super) fn end(&self) {
+        self.end.cancel();
+    }
+
+    /// Resolves when nobody used it for long.
+    async fn idle(&self) {
+        loop {
+            tokio::time::sleep(limits::IDLE / 10).await;
+            let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.ears().is_busy() {
+                *used = Instant::now();
+            } else if used.elapsed() >= limits::IDLE {
+                return;
+            }
+        }
+    }
+}
+
+/// All conversations of one face.
+#[derive(Default)]
+pub(super) struct Table {
+    seats: Mutex<HashMap<Key, Arc<Seat>>>,
+    tasks: TaskTracker,
+}
+
+impl Table {
+    fn seats(&self) -> MutexGuard<'_, HashMap<Key, Arc<Seat>>> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A principal's conversation. Absent and foreign are the same.
+    pub(super) fn get(&self, key: &Key, principal: &Arc<str>) -> Option<Arc<Seat>> {
+        let seat = self.seats().get(key).cloned()?;
+        if seat.core.path.principal != *principal || seat.end.is_cancelled() {
+            return None;
+        }
+        *seat.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        Some(seat)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.tasks.len() >= limits::CONVERSATIONS || self.tasks.is_closed()
+    }
+
+    /// Begins a conversation; of two at once for the same key the first stays.
+    pub(super) fn begin(self: &Arc<Self>, key: Key, shared: Arc<Shared>, path: Path, upstream: Upstream) -> Arc<Seat> {
+        let mut seats = self.seats();
+        if let Some(first) = seats.get(&key).filter(|seat| !seat.end.is_cancelled()) {
+            return Arc::clone(first);
+        }
+        let ears = Arc::new(Ears::default());
+        let conversation = Conversation::begin(shared, path, Client::Http(Arc::clone(&ears)), upstream);
+        let seat = Arc::new(Seat {
+            ears,
+            core: Arc::clone(&conversation.core),
+            used: Mutex::new(Instant::now()),
+            end: CancellationToken::new(),
+        });
+        seats.insert(key.clone(), Arc::clone(&seat));
+        self.tasks.spawn(Arc::clone(self).keep(key, Arc::clone(&seat), conversation));
+        seat
+    }
+
+    /// Stays with a conversation to its end.
+    async fn keep(self: Arc<Self>, key: Key, seat: Arc<Seat>, mut conversation: Conversation) {
+        let left = tokio::select! {
+            left = conversation.server_left() => Some(left),
+            () = seat.end.cancelled() => None,
+            () = seat.idle() => None,
+        };
+        seat.end();
+        seat.ears().hang_up();
+        {
+            let mut seats = self.seats();
+            if seats.get(&key).is_some_and(|other| Arc::ptr_eq(other, &seat)) {
+                seats.remove(&key);
+            }
+        }
+        match conversation.end(left).await {
+            Ok(Ended::ClientLeft) => {}
+            Ok(Ended::ServerLeft(Some(status))) => seat.core.note(&format!("the server has ended ({status})")),
+            Ok(Ended::ServerLeft(None)) => seat.core.note("the server has ended the session"),
+            Ok(Ended::ServerStopped(why)) => seat.core.note(&format!("the server was stopped: {why}")),
+            Err(error) => seat.core.note(&format!("the server could not be ended: {error}")),
+        }
+    }
+
+    /// Ends all of them.
+    pub(super) async fn close(&self) {
+        self.tasks.close();
+        for seat in self.seats().values() {
+            seat.end();
+        }
+        self.tasks.wait().await;
+    }
+}

@@ -1,0 +1,92 @@
+//! What a client of the newer era carries from one leg of a wait to the next.
+//!
+//! SECURITY: a state is a random name of a record in our store, bound to the principal, the server, the tool and the
+//! digest of the arguments, and good once. It says where a wait stands, never that anything was decided: that is in the
+//! call's own record.
+
+use countersign::digest::ArgumentDigest;
+use countersign::store::{Expect, Failure, Store};
+use countersign::{Call, CallId, GateError};
+
+use super::Core;
+use super::request::Request;
+use crate::limits;
+
+/// Where states are kept among the store's records.
+const NAMESPACE: &str = "gateway-states";
+/// Under which of them stands what tells our own states from those of others.
+const TAG: &str = "tag";
+
+/// A wait that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Leg {
+    /// The call that is waited for.
+    pub(super) call: CallId,
+    /// How many legs there were before.
+    pub(super) round: usize,
+}
+
+/// How every state of this server begins. A server behind us may have states of its own, even one that is a gateway of
+/// another store.
+pub(super) async fn prefix(store: &dyn Store, server: &str) -> Result<String, GateError> {
+    let new = uuid::Uuid::new_v4().simple().to_string();
+    let tag = match store.put_record(NAMESPACE, TAG, new.as_bytes(), Expect::Absent, None).await {
+        Ok(_) => new,
+        Err(Failure::Rejected(_)) => {
+            let kept = store.record(NAMESPACE, TAG).await?.map(|record| record.value);
+            kept.and_then(|value| String::from_utf8(value).ok()).unwrap_or(new)
+        }
+        Err(Failure::Store(error)) => return Err(error.into()),
+    };
+    Ok(format!("countersign.{tag}.{server}."))
+}
+
+impl Core {
+    /// Gives a client something to go on waiting with.
+    pub(super) async fn issue(
+        &self,
+        request: &Request,
+        digest: &ArgumentDigest,
+        call: &Call,
+        round: usize,
+    ) -> Result<String, GateError> {
+        let name = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()].map(|uuid| uuid.simple().to_string()).concat();
+        let value = format!("{} {round} {}", call.id, self.binding(request, digest));
+        let life = Some(limits::LINGER);
+        match self.gate.store().put_record(NAMESPACE, &name, value.as_bytes(), Expect::Absent, life).await {
+            Ok(_) => Ok(format!("{}{name}", self.states)),
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    /// Takes a state back. None where it is forged, used before, too old, or of another wait.
+    pub(super) async fn redeem(
+        &self,
+        state: &str,
+        request: &Request,
+        digest: &ArgumentDigest,
+    ) -> Result<Option<Leg>, GateError> {
+        let is_name = |name: &&str| name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let Some(name) = state.strip_prefix(&*self.states).filter(is_name) else { return Ok(None) };
+        let store = self.gate.store();
+        let Some(record) = store.record(NAMESPACE, name).await? else { return Ok(None) };
+        let Some(leg) = self.read(&record.value, request, digest) else { return Ok(None) };
+        // Whoever removes the record has used the state.
+        match store.delete_record(NAMESPACE, name, Expect::Version(record.version)).await {
+            Ok(()) => Ok(Some(leg)),
+            Err(Failure::Rejected(_)) => Ok(None),
+            Err(Failure::Store(error)) => Err(error.into()),
+        }
+    }
+
+    fn read(&self, value: &[u8], request: &Request, digest: &ArgumentDigest) -> Option<Leg> {
+        let mut parts = std::str::from_utf8(value).ok()?.splitn(3, ' ');
+        let leg = Leg { call: parts.next()?.parse().ok()?, round: parts.next()?.parse().ok()? };
+        (parts.next()? == self.binding(request, digest)).then_some(leg)
+    }
+
+    /// What a state is good for. The digest covers server, tool and arguments; the names are for whoever reads records.
+    fn binding(&self, request: &Request, digest: &ArgumentDigest) -> String {
+        format!("{}/{}/{digest}/{}", self.server, self.path.principal, request.name)
+    }
+}
