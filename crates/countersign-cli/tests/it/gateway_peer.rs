@@ -99,7 +99,8 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    fn start(mut command: Command) -> Peer {
+    /// Starts a server and shakes hands with it.
+    pub(crate) fn start(mut command: Command) -> Peer {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().unwrap());

@@ -14,6 +14,8 @@ mod faults;
 #[cfg(unix)]
 mod gateway;
 #[cfg(unix)]
+mod gateway_install;
+#[cfg(unix)]
 mod gateway_peer;
 #[cfg(unix)]
 mod inbox;

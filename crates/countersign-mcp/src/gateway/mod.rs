@@ -35,7 +35,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use pins::{Change, Identity, accept, changes};
+pub use pins::{Change, Identity, Pinned, accept, changes, pinned_tools};
 pub use upstream::Upstream;
 
 use crate::limits;
