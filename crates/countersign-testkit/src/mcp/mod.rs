@@ -2,6 +2,7 @@
 //!
 //! What it remembers lies in a folder, so that tests can look at it and a restart does not forget.
 
+mod conformance;
 mod tools;
 
 use std::borrow::Cow;
@@ -19,6 +20,8 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService, stdio};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+
+pub use conformance::ConformanceFixture;
 
 /// Names what a process of the fixture is to do: `stdio FOLDER`, and after that `handshake` for the older era.
 pub const VARIABLE: &str = "COUNTERSIGN_MCP_FIXTURE";
