@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio::io::AsyncRead;
 
-use super::Core;
 use super::frame::{Frame, Lines};
 use super::message::{Envelope, Id};
+use super::{Core, question};
 use crate::limits;
 
 /// Why nothing more comes from the server.
@@ -64,6 +64,12 @@ impl Core {
         let ours = envelope.id.filter(|_| envelope.is_answer()).and_then(Id::read).filter(|id| self.link.is_ours(id));
         if let Some(id) = ours {
             return self.link.answered(&id, line);
+        }
+        if envelope.method.as_deref() == Some(question::METHOD) {
+            return match question::labelled(&line, &envelope, &self.server) {
+                Some(labelled) => self.answer(labelled).await,
+                None => self.note("a question of the server was dropped: it has no message that can be shown"),
+            };
         }
         if envelope.method.as_deref() == Some("notifications/tools/list_changed") {
             // Before the client hears of it: calls it makes from now on wait for the new definitions.
