@@ -65,3 +65,5 @@ pub const LINGER: Duration = Duration::from_secs(10 * 60);
 pub const CANCEL_WITHIN: Duration = Duration::from_secs(5);
 /// How long running calls may go on once the client has left, and then how long the server may take to end.
 pub const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+/// Calls that the status server lists at once.
+pub const STATUS_CALLS: usize = 100;

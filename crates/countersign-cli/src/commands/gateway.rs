@@ -2,6 +2,7 @@
 
 mod doctor;
 mod install;
+mod status;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -65,6 +66,7 @@ In a client's configuration, `"command": "npx", "args": ["-y", "some-server"]` b
 enum Command {
     Install(install::Args),
     Doctor(doctor::Args),
+    StatusServer(status::Args),
     Accept(AcceptArgs),
 }
 
@@ -89,6 +91,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     match args.command {
         Some(Command::Install(args)) => install::run(args, form),
         Some(Command::Doctor(args)) => doctor::run(args, form).await,
+        Some(Command::StatusServer(args)) => status::run(args).await,
         Some(Command::Accept(args)) => accept(args, form).await,
         None => serve(args).await,
     }

@@ -13,12 +13,15 @@
 mod call;
 mod catalog;
 mod frame;
+#[cfg(test)]
+mod hostile;
 mod inbound;
 mod link;
 mod listing;
 mod message;
 mod outbound;
 mod pins;
+mod question;
 mod request;
 mod retry;
 mod upstream;
@@ -184,8 +187,11 @@ struct Core {
 }
 
 /// How the session of every gateway begins.
-fn session_prefix(server: &str) -> String {
-    format!("gateway:{server}:")
+pub(crate) const SESSIONS: &str = "gateway:";
+
+/// How the session of every gateway in front of a server begins.
+pub(crate) fn session_prefix(server: &str) -> String {
+    format!("{SESSIONS}{server}:")
 }
 
 impl Core {
