@@ -1,10 +1,12 @@
-//! Measures Countersign and says whether each figure meets its goal: `cargo xtask bench core [--json]`, `cargo xtask bench agent`.
+//! Measures Countersign and says whether each figure meets its goal: `cargo xtask bench core [--json]`, `cargo xtask bench agent`,
+//! `cargo xtask bench mcp`.
 //!
 //! Exits with 1 when a goal is missed.
 
 mod agent;
 mod core;
 mod figure;
+mod mcp;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -20,12 +22,16 @@ use crate::figure::Figure;
 struct Bench {
     /// What to measure.
     suite: Suite,
-    /// Measures only the groups whose name begins so: judge, memory, sqlite, postgres; memory, sqlite, stream, sessions.
+    /// Measures only the groups whose name begins so: judge, memory, sqlite, postgres; memory, sqlite, stream, sessions;
+    /// stdio, held.
     #[arg(long, default_value = "")]
     only: String,
     /// What `benches/adk` printed; without it the agent's figures stand alone.
     #[arg(long)]
     baseline: Option<PathBuf>,
+    /// Makes this process a part of the MCP bench.
+    #[arg(long, hide = true)]
+    peer: Option<mcp::Peer>,
     /// Prints one JSON object a line instead of a table.
     #[arg(long)]
     json: bool,
@@ -37,13 +43,20 @@ enum Suite {
     Core,
     /// The agent runtime.
     Agent,
+    /// The MCP gateway.
+    Mcp,
 }
 
 fn main() -> Result<ExitCode> {
     let bench = Bench::parse();
+    if let Some(peer) = bench.peer {
+        peer.run()?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let figures = match bench.suite {
         Suite::Core => core::figures(&bench.only)?,
         Suite::Agent => agent::figures(&bench.only, bench.baseline.as_deref())?,
+        Suite::Mcp => mcp::figures(&bench.only)?,
     };
     let text = if bench.json { figure::json_lines(&figures)? } else { figure::table(&figures) };
     io::stdout().write_all(text.as_bytes())?;

@@ -23,6 +23,7 @@ pub(crate) struct Bench {
 enum Suite {
     Core,
     Agent,
+    Mcp,
 }
 
 impl Bench {
@@ -30,6 +31,7 @@ impl Bench {
         let (suite, baseline) = match self.suite {
             Suite::Core => ("core", None),
             Suite::Agent => ("agent", Some(adk()?)),
+            Suite::Mcp => ("mcp", None),
         };
         let mut bench = cargo(["run", "--quiet", "--release", "-p", "countersign-benches", "--", suite]);
         bench.args(self.json.then_some("--json"));

@@ -10,7 +10,8 @@ const OWNERS: &[(&[&str], &[&str], &str)] = &[
     // The benches measure the store against bare commits.
     (&["rusqlite", "libsqlite3-sys", "sqlx"], &["countersign-store", "countersign-benches"], "SQL"),
     (&["axum", "tower-http"], &["countersign-server", "countersign-testkit"], "HTTP serving"),
-    (&["rmcp"], &["countersign-mcp", "countersign-testkit"], "MCP"),
+    // The benches measure the gateway against a bare hop.
+    (&["rmcp"], &["countersign-mcp", "countersign-testkit", "countersign-benches"], "MCP"),
     (&["genai"], &["countersign-agent"], "model providers"),
     (&["rust-embed"], &["countersign-ui"], "the web app"),
     (
