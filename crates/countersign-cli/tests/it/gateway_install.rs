@@ -102,7 +102,9 @@ fn a_file_that_cannot_be_understood_is_left_alone() {
 /// What was installed is what a client starts: the entry works as it stands.
 #[test]
 fn an_installed_entry_starts_the_gateway() {
-    let stage = Stage::new("{ otherwise: ask, rules: [{ id: reads, allow: 'plain/read' }] }");
+    let stage = Stage::new(
+        "{ otherwise: ask, rules: [{ id: reads, allow: 'plain/read' }] }\nmcp_servers: { own: { command: x, args: [y] } }",
+    );
     let entry = json!({"mcpServers": {"plain": {"command": plain(), "args": ["log"]}}});
     file(&stage.bed, ".cursor/mcp.json", &entry.to_string());
     stage.say("gateway install cursor --yes").expect(0);
@@ -121,6 +123,7 @@ fn an_installed_entry_starts_the_gateway() {
         (&server["way"], &server["server"], &server["note"]),
         (&json!("gateway"), &json!("plain"), &Value::Null)
     );
+    assert_eq!(seen["configured"], json!([{"name": "own", "command": ["x", "y"], "url": null}]));
     let effect = |tool: &str| {
         let tools = seen["tools"].as_array().unwrap();
         tools.iter().find(|found| found["tool"] == tool).map(|found| (found["effect"].clone(), found["rules"].clone()))

@@ -16,8 +16,9 @@ use crate::clients::{self, Client, ClientFile, Server, Way, Whose};
 use crate::commands::Form;
 use crate::desk::{Care, Desk};
 use crate::fault::Fault;
+use crate::home::Home;
 use crate::out::{self, Cell};
-use crate::settings::Place;
+use crate::settings::{Place, Settings};
 
 /// List the servers of your clients, their tools as first seen, and what your policy says about each
 ///
@@ -38,6 +39,8 @@ const EXAMPLES: &str = r#"Examples:
 #[derive(Serialize)]
 struct Findings {
     clients: Vec<Found>,
+    /// The servers of our own configuration, which agents run with here use.
+    configured: Vec<Configured>,
     tools: Vec<Tool>,
 }
 
@@ -49,6 +52,14 @@ struct Found {
     servers: Vec<Known>,
     /// Why it cannot be read.
     error: Option<String>,
+}
+
+/// A server of our own configuration.
+#[derive(Serialize)]
+struct Configured {
+    name: Arc<str>,
+    command: Option<Vec<String>>,
+    url: Option<String>,
 }
 
 /// A server of a client.
@@ -82,7 +93,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     let at = desk.store().now().await?;
     let policy = desk.gate.policy();
     let tools = pinned.iter().map(|pinned| judged(&policy, pinned, at)).collect();
-    let findings = Findings { clients: look(&pinned), tools };
+    let findings = Findings { clients: look(&pinned), configured: configured(&args.place), tools };
     match form {
         Form::Json => Ok(out::json(&findings)?),
         Form::Text => print(&findings),
@@ -109,6 +120,18 @@ fn judged(policy: &Policy, pinned: &Pinned, at: countersign::Time) -> Tool {
         rules: verdict.because.iter().map(|because| Arc::clone(&because.rule)).collect(),
         hidden: policy.hides(&facts.tool),
     }
+}
+
+/// A configuration that cannot be read was complained about when the store was opened.
+fn configured(place: &Place) -> Vec<Configured> {
+    let settings = Settings::load(place, &Home::from_env()).map(|settings| settings.config.mcp_servers);
+    let servers = settings.unwrap_or_default().into_iter();
+    let described = servers.map(|server| Configured {
+        command: server.command.map(|command| std::iter::once(command).chain(server.args).collect()),
+        name: server.name,
+        url: server.url,
+    });
+    described.collect()
 }
 
 fn look(pinned: &[Pinned]) -> Vec<Found> {
@@ -161,20 +184,29 @@ fn print(findings: &Findings) -> Result<(), Fault> {
         if let Some(error) = &found.error {
             out::data(out::paint(out::BAD, format_args!("  cannot be read: {}", escape(error))))?;
         }
-        let rows: Vec<Vec<Cell>> = found.servers.iter().map(server_row).collect();
-        for line in out::table(&["  SERVER", "WAY", "COMMAND"], &rows, out::columns()) {
-            out::data(line)?;
-        }
+        table(&["  SERVER", "WAY", "COMMAND"], found.servers.iter().map(server_row).collect())?;
+    }
+    if !findings.configured.is_empty() {
+        out::data(format_args!("{}  used by agents run here", out::paint(out::BOLD, "mcp_servers")))?;
+        table(&["  SERVER", "WAY", "COMMAND"], findings.configured.iter().map(configured_row).collect())?;
     }
     if findings.tools.is_empty() {
         out::say("The gateway has not seen any tool yet.");
         return Ok(());
     }
-    let rows: Vec<Vec<Cell>> = findings.tools.iter().map(tool_row).collect();
-    for line in out::table(&["TOOL", "SAYS", "BECAUSE"], &rows, out::columns()) {
+    table(&["TOOL", "SAYS", "BECAUSE"], findings.tools.iter().map(tool_row).collect())
+}
+
+fn table(heads: &[&str], rows: Vec<Vec<Cell>>) -> Result<(), Fault> {
+    for line in out::table(heads, &rows, out::columns()) {
         out::data(line)?;
     }
     Ok(())
+}
+
+fn configured_row(server: &Configured) -> Vec<Cell> {
+    let what = server.command.as_ref().map(|words| words.join(" ")).or_else(|| server.url.clone());
+    vec![Cell::new(format!("  {}", server.name)), Cell::new("the gate"), Cell::new(what.unwrap_or_default())]
 }
 
 fn server_row(server: &Known) -> Vec<Cell> {

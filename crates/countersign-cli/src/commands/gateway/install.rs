@@ -190,9 +190,13 @@ fn report(
         return Ok(());
     };
     for change in &rewritten.changes {
-        let now = if args.undo { "no longer through the gateway" } else { "through the gateway" };
         let title = title(&change.name, change.project.as_deref());
-        out::data(format_args!("{title}: {now}, as `{}` in rules", escape(&change.known_as)))?;
+        match args.undo {
+            true => out::data(format_args!("{title}: no longer through the gateway"))?,
+            false => {
+                out::data(format_args!("{title}: through the gateway, as `{}` in rules", escape(&change.known_as)))?;
+            }
+        }
     }
     out::say(format_args!("Restart {}. The file as it was: {}", args.client.name(), backup.display()));
     Ok(())
