@@ -1,11 +1,12 @@
 //! Measures Countersign and says whether each figure meets its goal: `cargo xtask bench core [--json]`,
-//! `cargo xtask bench agent`, `cargo xtask bench server`.
+//! `cargo xtask bench agent`, `cargo xtask bench server`, `cargo xtask bench mcp`.
 //!
 //! Exits with 1 when a goal is missed.
 
 mod agent;
 mod core;
 mod figure;
+mod mcp;
 mod server;
 
 use std::io::{self, Write};
@@ -23,12 +24,15 @@ struct Bench {
     /// What to measure.
     suite: Suite,
     /// Measures only the groups whose name begins so: judge, memory, sqlite, postgres; memory, sqlite, stream, sessions;
-    /// holds, calls, cycle, poll, stream.
+    /// holds, calls, cycle, poll, stream; stdio, held.
     #[arg(long, default_value = "")]
     only: String,
     /// What `benches/adk` printed; without it the agent's figures stand alone.
     #[arg(long)]
     baseline: Option<PathBuf>,
+    /// Makes this process a part of the MCP bench.
+    #[arg(long, hide = true)]
+    peer: Option<mcp::Peer>,
     /// Prints one JSON object a line instead of a table.
     #[arg(long)]
     json: bool,
@@ -45,15 +49,22 @@ enum Suite {
     /// What the server's bench starts: readers that connect to the address in `--only`.
     #[value(hide = true)]
     Crowd,
+    /// The MCP gateway.
+    Mcp,
 }
 
 fn main() -> Result<ExitCode> {
     let bench = Bench::parse();
+    if let Some(peer) = bench.peer {
+        peer.run()?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let figures = match bench.suite {
         Suite::Core => core::figures(&bench.only)?,
         Suite::Agent => agent::figures(&bench.only, bench.baseline.as_deref())?,
         Suite::Server => server::figures(&bench.only)?,
         Suite::Crowd => return server::crowd(&bench.only).map(|()| ExitCode::SUCCESS),
+        Suite::Mcp => mcp::figures(&bench.only)?,
     };
     let text = if bench.json { figure::json_lines(&figures)? } else { figure::table(&figures) };
     io::stdout().write_all(text.as_bytes())?;

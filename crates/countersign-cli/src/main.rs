@@ -5,6 +5,7 @@
 
 mod agents;
 mod browser;
+mod clients;
 mod commands;
 mod demo;
 mod desk;

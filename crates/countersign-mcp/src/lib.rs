@@ -2,7 +2,8 @@
 //!
 //! A [toolset](toolset::McpToolset) connects to a server, over pipes or HTTP, and offers its tools to an agent. What a
 //! server says about its tools is a claim: rules and people decide what runs. [`gateway`] stands between an MCP client and
-//! an MCP server and puts the gate in front of `tools/call`; everything else passes byte for byte.
+//! an MCP server and puts the gate in front of `tools/call`; everything else passes byte for byte. [`status`] lets a model
+//! look at what waits.
 //!
 //! ```no_run
 //! # async fn connect(gate: &countersign::Gate) -> Result<(), countersign_mcp::ConnectError> {
@@ -19,6 +20,8 @@
 mod events;
 pub mod gateway;
 pub mod limits;
+mod looks;
+pub mod status;
 pub mod toolset;
 
 pub use toolset::{ConnectError, LeftOut, McpServer, McpToolset, http, stdio};

@@ -77,3 +77,5 @@ pub const IDLE: Duration = Duration::from_secs(30 * 60);
 pub const HEAD_WITHIN: Duration = Duration::from_secs(2);
 /// Legs of one wait for which a client is told to go on; common clients give up after ten.
 pub const LEGS: usize = 9;
+/// Calls that the status server lists at once.
+pub const STATUS_CALLS: usize = 100;

@@ -1,7 +1,6 @@
 //! Tests of the API by its own description: schemathesis makes requests up from the OpenAPI document of a running server
 //! and looks for answers that the document does not describe.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::Deserialize;
 
-use super::setup;
+use super::python;
 use crate::cargo::{self, root};
 use crate::metadata::Metadata;
 
@@ -24,8 +23,6 @@ const STREAMS: &str = "/(events|ws)$";
 /// Asks about some calls and allows others, so that every state is there.
 const CONFIG: &str = "policy: { rules: [{ id: reads, allow: 'read_*' }, { id: writes, ask: 'write_*' }] }\n";
 const ROLES: [&str; 4] = ["agent", "approver", "operator", "auditor"];
-const HOW_TO_GET_PYTHON: &str = "Python 3.9 or later with venv and pip is needed for the API tests: `apt-get install \
-    python3-venv`";
 
 /// Tests the API of a running server by its own description; a step of `cargo xtask test`.
 #[derive(Debug, Args)]
@@ -41,22 +38,7 @@ impl Api {
 
 /// Makes sure of Python and of the locked packages, in a folder of their own under `target`.
 pub(crate) fn packages() -> Result<()> {
-    let (folder, wanted) = (folder()?, requirements());
-    let stamp = folder.join("installed.txt");
-    let text = fs::read_to_string(&wanted).with_context(|| format!("cannot read {}", wanted.display()))?;
-    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == text) {
-        eprintln!("schemathesis: found in {}", folder.display());
-        return Ok(());
-    }
-    if !makes_folders() {
-        setup::install("Python", "python3-venv")?;
-    }
-    quiet(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder)).context(HOW_TO_GET_PYTHON)?;
-    let mut pip = Command::new(program("python")?);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--requirement"]);
-    quiet(pip.arg(&wanted))
-        .context("the packages of the API tests cannot be installed: is the package index in reach?")?;
-    fs::write(&stamp, text).with_context(|| format!("cannot write {}", stamp.display()))
+    python::packages("schemathesis", &folder()?, &requirements())
 }
 
 /// Starts a server of its own and tests what it answers.
@@ -148,15 +130,5 @@ fn requirements() -> PathBuf {
 }
 
 fn program(name: &str) -> Result<PathBuf> {
-    Ok(folder()?.join(if cfg!(windows) { "Scripts" } else { "bin" }).join(name))
-}
-
-fn makes_folders() -> bool {
-    let arguments = ["-c", "import ensurepip, venv"].map(OsStr::new);
-    Command::new("python3").args(arguments).output().is_ok_and(|output| output.status.success())
-}
-
-/// Runs a command whose output is talk.
-fn quiet(command: &mut Command) -> Result<()> {
-    cargo::run(command.stdin(Stdio::null()).stdout(std::io::stderr()))
+    Ok(python::program(&folder()?, name))
 }

@@ -24,6 +24,7 @@ enum Suite {
     Core,
     Agent,
     Server,
+    Mcp,
 }
 
 impl Bench {
@@ -32,6 +33,7 @@ impl Bench {
             Suite::Core => ("core", None),
             Suite::Agent => ("agent", Some(adk()?)),
             Suite::Server => ("server", None),
+            Suite::Mcp => ("mcp", None),
         };
         let mut bench = cargo(["run", "--quiet", "--release", "-p", "countersign-benches", "--", suite]);
         bench.args(self.json.then_some("--json"));

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use clap::Args;
 
-use super::{api, web};
+use super::{api, mcp, web};
 use crate::cargo::run;
 
 /// The variable that tells tests where PostgreSQL's programs are.
@@ -27,6 +27,7 @@ impl Setup {
         web::packages()?;
         web::chromium()?;
         api::packages()?;
+        mcp::packages()?;
         Ok(())
     }
 }

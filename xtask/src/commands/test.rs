@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use super::check::Check;
-use super::{api, setup, web};
+use super::{api, mcp, setup, web};
 use crate::cargo::{cargo, line, run};
 use crate::counts::{self, Counts};
 use crate::metadata::Metadata;
@@ -57,6 +57,7 @@ fn take_steps(report: &mut Report, total: &mut Option<Counts>) -> Result<()> {
     let (bindir, chromium) = report.step(|| {
         web::packages()?;
         api::packages()?;
+        mcp::packages()?;
         Ok((setup::postgres()?, web::chromium()?))
     })?;
     report.step(|| Check {}.run())?;

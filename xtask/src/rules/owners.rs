@@ -9,9 +9,9 @@ const DEV: &[&str] = &["countersign-testkit", "countersign-benches", "countersig
 const OWNERS: &[(&[&str], &[&str], &str)] = &[
     // The benches measure the store against bare commits.
     (&["rusqlite", "libsqlite3-sys", "sqlx"], &["countersign-store", "countersign-benches"], "SQL"),
-    // The benches measure the server against bare handlers.
+    // The benches measure the server against bare handlers, and the gateway against a bare hop.
     (&["axum", "tower-http"], &["countersign-server", "countersign-testkit", "countersign-benches"], "HTTP serving"),
-    (&["rmcp"], &["countersign-mcp", "countersign-testkit"], "MCP"),
+    (&["rmcp"], &["countersign-mcp", "countersign-testkit", "countersign-benches"], "MCP"),
     (&["genai"], &["countersign-agent"], "model providers"),
     (&["rust-embed"], &["countersign-ui"], "the web app"),
     (

@@ -24,8 +24,7 @@ fn shared(text: Option<String>) -> Option<Arc<str>> {
 pub(super) fn shown(call: wire::Call) -> Call {
     let verdict = Verdict {
         effect: call.verdict.effect,
-        because: call.verdict.because,
-        matched: call.verdict.matched,
+        matched: call.verdict.matched.into(),
         policy: call.verdict.policy.into(),
         ..unknown_verdict()
     };
@@ -174,8 +173,7 @@ fn bare(id: countersign::CallId, tool: ToolId, arguments: Json, path: Path, dige
 fn unknown_verdict() -> Verdict {
     Verdict {
         effect: Effect::Deny,
-        because: Vec::new(),
-        matched: Vec::new(),
+        matched: Arc::default(),
         terms: Arc::default(),
         hidden: false,
         inside_own: false,
@@ -195,7 +193,7 @@ fn held(hold: wire::HoldBrief, verdict: &Verdict, response: Option<&Json>) -> Ho
         hint: None,
         payload: None,
         terms: Arc::new(Terms { on_expired: hold.on_expired, ..Terms::default() }),
-        because: verdict.because.clone().into(),
+        because: verdict.because().into(),
         opened_at: time(hold.opened_at),
         expires_at: hold.expires_at.map(time),
         decisions: hold.decisions.into_iter().map(decided).collect(),

@@ -153,7 +153,7 @@ impl Store for View {
         Err(elsewhere("grants"))
     }
 
-    async fn grants(&self) -> Result<Vec<Grant>, StoreError> {
+    async fn grants_after(&self, _after: Option<GrantId>, _limit: usize) -> Result<Vec<Grant>, StoreError> {
         Err(elsewhere("grants"))
     }
 

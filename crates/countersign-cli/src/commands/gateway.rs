@@ -1,5 +1,9 @@
 //! `countersign gateway`.
 
+mod doctor;
+mod install;
+mod status;
+
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -84,6 +88,8 @@ const EXAMPLES: &str = r#"Examples:
   countersign gateway --server files -- npx -y @modelcontextprotocol/server-filesystem .
   countersign gateway --listen 127.0.0.1:7118 -- npx -y @modelcontextprotocol/server-filesystem .
   countersign gateway --server notes --upstream https://notes.example.com/mcp
+  countersign gateway install claude-code            # put it in front of every server that a client starts
+  countersign gateway doctor                         # which servers there are, and what would be asked
   countersign gateway accept files                   # what has changed on the server since you first used it
 
 In a client's configuration, `"command": "npx", "args": ["-y", "some-server"]` becomes
@@ -91,6 +97,9 @@ In a client's configuration, `"command": "npx", "args": ["-y", "some-server"]` b
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Install(install::Args),
+    Doctor(doctor::Args),
+    StatusServer(status::Args),
     Accept(AcceptArgs),
 }
 
@@ -113,6 +122,9 @@ struct AcceptArgs {
 /// Serves one client on standard input and output, or many over HTTP, or accepts changes.
 pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     match args.command {
+        Some(Command::Install(args)) => install::run(args, form),
+        Some(Command::Doctor(args)) => doctor::run(args, form).await,
+        Some(Command::StatusServer(args)) => status::run(args).await,
         Some(Command::Accept(args)) => accept(args, form).await,
         None => serve(args, form).await,
     }
@@ -238,6 +250,9 @@ fn server_name(args: &Args, entry: Option<&McpServerConfig>) -> Result<Arc<str>,
     Ok(name.into())
 }
 
+/// What to do where nobody can be asked.
+const LOOK_FIRST: &str = "look at the difference above, then run it again with --yes";
+
 async fn accept(args: AcceptArgs, form: Form) -> Result<(), Fault> {
     let desk = Desk::open(&args.place, Care::Full).await?;
     let mut changes = gateway::changes(&**desk.store(), &args.server).await?;
@@ -247,7 +262,7 @@ async fn accept(args: AcceptArgs, form: Form) -> Result<(), Fault> {
             .next("check the names of server and tool, and that --store or --config are the gateway's"));
     }
     changes.iter().for_each(show);
-    if !args.yes && !agreed(changes.len())? {
+    if !args.yes && !prompt::agreed(&format!("Accept {}?", changes.len()), LOOK_FIRST)? {
         out::say("Nothing was accepted.");
         return Ok(());
     }
@@ -283,15 +298,4 @@ fn show(change: &Change) {
         };
         out::say(out::paint(style, format_args!("  {}", out::safe_lines(line))));
     }
-}
-
-fn agreed(count: usize) -> Result<bool, Fault> {
-    if !prompt::is_interactive() {
-        return Err(Fault::refused("without a terminal nobody can be asked")
-            .next("look at the difference above, then run it again with --yes"));
-    }
-    out::say_part(format_args!("Accept {count}? Type yes: "));
-    let mut said = String::new();
-    std::io::stdin().read_line(&mut said)?;
-    Ok(said.trim() == "yes")
 }

@@ -31,6 +31,7 @@ use countersign::{Answer, Gate, Hold};
 
 use crate::fault::Fault;
 use crate::offer;
+use crate::out;
 use crate::signals::Signals;
 
 /// Puts a hold to the person at the terminal, with these choices after the usual ones. `joined` is as for [`ask`].
@@ -52,6 +53,17 @@ pub(crate) async fn put(
     let life: Option<Duration> = open.expires_at.map(|at| now.until(at));
     let left = move || life.map(|life| life.saturating_sub(begin.elapsed()));
     Ok(ask(question, left, closed(gate, open), joined, signals).await?)
+}
+
+/// Asks a question that only a typed yes answers. Where nobody can be asked it is a refusal that says what to do.
+pub(crate) fn agreed(question: &str, else_do: &str) -> Result<bool, Fault> {
+    if !is_interactive() {
+        return Err(Fault::refused("without a terminal nobody can be asked").next(else_do));
+    }
+    out::say_part(format_args!("{question} Type yes: "));
+    let mut said = String::new();
+    std::io::stdin().read_line(&mut said)?;
+    Ok(said.trim() == "yes")
 }
 
 /// An answer as it is said back to whoever gave it. Safe to print.

@@ -265,7 +265,7 @@ fn a_changed_definition_is_refused_until_it_is_accepted() {
     stage.say("gateway accept plain").expect(2);
 }
 
-/// B131: a server's question passes to the client and back unchanged, and decides nothing.
+/// B131: a server's question passes to the client, labelled with the server, its answer unchanged, and decides nothing.
 #[test]
 fn a_servers_question_goes_to_the_client() {
     let stage = Stage::new("{ preset: allow-all }");
@@ -273,6 +273,7 @@ fn a_servers_question_goes_to_the_client() {
     peer.call(1, "ask", &json!({}));
     let question = peer.next();
     assert_eq!((&question["id"], &question["method"]), (&json!("q1"), &json!("elicitation/create")));
+    assert_eq!(question["params"]["message"], "[plain] May I?");
     assert_eq!(peer.answer(1), (false, "done: asked".into()));
     let answer = r#"{"jsonrpc":"2.0","id":"q1","result":{"action":"accept","content":{ "odd":1}}}"#;
     peer.send(answer);

@@ -40,7 +40,7 @@ async fn all_four_bridges_leave_messages_as_they_are() {
         assert_eq!(&web.ask(line).await, direct, "HTTP to pipes");
         assert_eq!(&through.ask(line).await, direct, "HTTP to HTTP");
     }
-    let pipes_to_http = stage.client_of(&near.url);
+    let pipes_to_http = stage.client_at(&near.url);
     assert_eq!(on_pipes(pipes_to_http), direct, "pipes to HTTP");
 }
 

@@ -43,7 +43,7 @@ impl Stage {
     }
 
     /// A client of a gateway in front of an address, which is another server than the plain one.
-    pub(crate) fn client_of(&self, address: &str) -> Peer {
+    pub(crate) fn client_at(&self, address: &str) -> Peer {
         let url = self.bed.url();
         let args = ["gateway", "--config", "policy.yml", "--server", "far", "--store", &url, "--upstream", address];
         Peer::start(self.bed.command(args))
@@ -109,16 +109,33 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    fn start(mut command: Command) -> Peer {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let stdin = child.stdin.take();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut peer = Peer { child, stdin, stdout };
-        let hello = r#"{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
-        let hello = peer.ask(hello);
+    /// Starts a server and shakes hands with it.
+    pub(crate) fn start(command: Command) -> Peer {
+        Peer::able(command, &json!({}))
+    }
+
+    /// The same for a client with these capabilities.
+    pub(crate) fn able(command: Command, capabilities: &Value) -> Peer {
+        let mut peer = Peer::bare(command);
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
+            "clientInfo": {"name": "c", "version": "1"}});
+        let hello = json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": params});
+        let mut hello = peer.ask(&hello.to_string());
+        // Some talk before they answer.
+        while hello.contains("\"method\":\"notifications/") {
+            hello = peer.line();
+        }
         assert!(hello.contains("\"protocolVersion\""), "{hello}");
         peer.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         peer
+    }
+
+    /// Starts a server, and says nothing yet.
+    pub(crate) fn bare(mut command: Command) -> Peer {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdin = child.stdin.take();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        Peer { child, stdin, stdout }
     }
 
     pub(crate) fn send(&mut self, line: impl AsRef<[u8]>) {

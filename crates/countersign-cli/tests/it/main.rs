@@ -14,9 +14,17 @@ mod faults;
 #[cfg(unix)]
 mod gateway;
 #[cfg(unix)]
+mod gateway_bytes;
+#[cfg(unix)]
 mod gateway_http;
 #[cfg(unix)]
+mod gateway_install;
+#[cfg(unix)]
 mod gateway_peer;
+#[cfg(unix)]
+mod gateway_real;
+#[cfg(unix)]
+mod gateway_status;
 #[cfg(unix)]
 mod gateway_web;
 #[cfg(unix)]

@@ -7,9 +7,9 @@ use countersign::json::Bounds;
 use countersign::schema::Schema;
 use countersign::{Definition, Json, ToolId, limits};
 use serde_json::value::RawValue;
-use unicode_security::confusable_detection::skeleton;
 
 use super::pins::{Identity, Snapshot, pinned};
+use crate::looks::look;
 
 /// One tool as the server lists it.
 #[derive(Clone, Debug)]
@@ -66,10 +66,6 @@ impl Catalog {
             entries.by_name.insert(name, entry);
         }
     }
-}
-
-fn look(name: &str) -> String {
-    skeleton(&name.to_lowercase()).collect::<String>().to_lowercase()
 }
 
 /// Reads a page of a listing. A name that is there twice cannot be read.

@@ -19,6 +19,8 @@ mod catalog;
 mod conversation;
 pub mod face;
 mod frame;
+#[cfg(test)]
+mod hostile;
 mod inbound;
 mod link;
 mod listing;
@@ -26,6 +28,7 @@ mod message;
 mod outbound;
 mod pins;
 mod post;
+mod question;
 mod request;
 mod retry;
 mod state;
@@ -44,7 +47,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use pins::{Change, Identity, accept, changes};
+pub use pins::{Change, Identity, Pinned, accept, changes, pinned_tools};
 pub use post::{Address, BadAddress};
 pub use upstream::Upstream;
 
@@ -215,8 +218,11 @@ impl Deref for Core {
 }
 
 /// How the session of every gateway begins.
-fn session_prefix(server: &str) -> String {
-    format!("gateway:{server}:")
+pub(crate) const SESSIONS: &str = "gateway:";
+
+/// How the session of every gateway in front of a server begins.
+pub(crate) fn session_prefix(server: &str) -> String {
+    format!("{SESSIONS}{server}:")
 }
 
 impl Core {

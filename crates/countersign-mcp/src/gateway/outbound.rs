@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::frame::{Frame, Lines};
 use super::message::{Envelope, Id};
 use super::post::Heard;
-use super::{Core, words};
+use super::{Core, question, words};
 use crate::limits;
 
 /// Why nothing more comes from the server.
@@ -89,6 +89,11 @@ impl Core {
             // Before the client hears of it: calls it makes from now on wait for the new definitions.
             self.listing.want();
         }
+        let is_question = envelope.method.as_deref() == Some(question::METHOD);
+        let labelled = is_question.then(|| question::labelled(&line, &envelope, &self.server));
+        let Some(line) = labelled.unwrap_or(Some(line)) else {
+            return self.note("a question of the server was dropped: it has no message that can be shown");
+        };
         if !self.client.tell(line, about).await {
             self.note("a message of the server reached nobody");
         }

@@ -114,6 +114,48 @@ pub async fn changes(store: &dyn Store, server: &str) -> Result<Vec<Change>, Sto
     Ok(changed)
 }
 
+/// A tool that a server was seen to offer.
+#[derive(Clone, Debug)]
+pub struct Pinned {
+    /// The server's name in rules.
+    pub server: String,
+    /// The tool.
+    pub tool: String,
+    pin: Pin,
+}
+
+impl Pinned {
+    /// The definition as it was accepted, in canonical form.
+    pub fn definition(&self) -> &Json {
+        &self.pin.accepted.definition
+    }
+
+    /// Whether something else was found since, so that the tool is refused until that is accepted.
+    pub fn is_quarantined(&self) -> bool {
+        self.pin.found.is_some()
+    }
+
+    /// Whether it was accepted from the server of this identity.
+    pub fn is_of(&self, identity: &Identity) -> bool {
+        self.pin.accepted.identity == *identity
+    }
+}
+
+/// Lists the tools of all servers that were ever seen, by server and name.
+pub async fn pinned_tools(store: &dyn Store) -> Result<Vec<Pinned>, StoreError> {
+    let mut found = Vec::new();
+    let mut after: Option<String> = None;
+    loop {
+        let page = store.records(NAMESPACE, "", after.as_deref(), limits::PAGE_ROWS).await?;
+        let Some(last) = page.last() else { return Ok(found) };
+        after = Some(last.key.clone());
+        for record in &page {
+            let (server, tool) = record.key.split_once('/').unwrap_or_default();
+            found.push(Pinned { server: server.to_owned(), tool: tool.to_owned(), pin: read(record)? });
+        }
+    }
+}
+
 /// Accepts a change exactly as it was listed; a conflict if something else was found meanwhile.
 pub async fn accept(store: &dyn Store, server: &str, change: &Change) -> Result<(), Failure> {
     let pin = Pin { accepted: change.found.clone(), found: None };

@@ -12,6 +12,7 @@ use super::LeftOut;
 use super::line::Line;
 use super::tool::McpTool;
 use crate::limits;
+use crate::looks::look;
 
 /// Which tools of a server ask first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,9 +82,9 @@ impl Catalogue {
     }
 
     fn replace(&self, tools: Vec<model::Tool>, gate: &Gate) -> Vec<DefinitionDigest> {
-        let mut count: HashMap<String, usize> = HashMap::new();
+        let mut looks: HashMap<String, Vec<String>> = HashMap::new();
         for tool in &tools {
-            *count.entry(tool.name.to_string()).or_default() += 1;
+            looks.entry(look(&tool.name)).or_default().push(tool.name.to_string());
         }
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         listed.offered.clear();
@@ -91,11 +92,16 @@ impl Catalogue {
         let mut superseded = Vec::new();
         for tool in tools {
             let name: Arc<str> = tool.name.as_ref().into();
-            let twice = count.get(&*name).is_some_and(|count| *count > 1);
+            let alike = looks.get(&look(&name)).map_or(&[][..], Vec::as_slice);
             match self.place(&mut listed, &tool, gate, &mut superseded) {
-                // SECURITY: of two tools with one name, nobody can say which of them would run.
-                Ok(_) if twice => {
-                    self.leave_out(&mut listed, name, "the server lists two tools of this name".to_owned())
+                // SECURITY: of two tools with one name, or with names that look the same, nobody can say which would run.
+                Ok(_) if alike.len() > 1 => {
+                    let other = alike.iter().find(|other| **other != *name);
+                    let why = match other {
+                        Some(other) => format!("it looks like `{}`", countersign::show::escape(other)),
+                        None => "the server lists two tools of this name".to_owned(),
+                    };
+                    self.leave_out(&mut listed, name, why);
                 }
                 Ok(tool) => listed.offered.push(tool),
                 Err(why) => self.leave_out(&mut listed, name, why),

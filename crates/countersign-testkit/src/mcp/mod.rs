@@ -3,6 +3,7 @@
 //! What it remembers lies in a folder, so that tests can look at it and a restart does not forget.
 
 mod client;
+mod conformance;
 mod tools;
 
 use std::borrow::Cow;
@@ -22,6 +23,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 pub use client::McpClient;
+pub use conformance::ConformanceFixture;
 
 /// Names what a process of the fixture is to do: `stdio FOLDER`, and after that `handshake` for the older era.
 pub const VARIABLE: &str = "COUNTERSIGN_MCP_FIXTURE";

@@ -36,6 +36,8 @@ pub(super) fn listed(folder: &Path) -> Vec<Tool> {
         tool("peeks", "Only looks.", &nothing).with_annotations(ToolAnnotations::new().read_only(true)),
         tool("twice", "One of two.", &nothing),
         tool("twice", "The other of two.", &nothing),
+        tool("reads", "One of two that look the same.", &nothing),
+        tool("re\u{430}ds", "The other, with a Cyrillic letter.", &nothing),
     ];
     if folder.join(LATER).exists() {
         tools.push(tool("later", "Was not here before.", &nothing));
