@@ -131,7 +131,7 @@ async fn nothing_runs_for_a_connection_that_was_cut() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_over_http_is_one_hold() {
     let stage = Stage::new(ASK_WRITES);
-    let door = Door::open(&stage, &["--no-token"]);
+    let door = Door::open(&stage, &["--no-token", "--wait", "10s"]);
     let web = Web::greeted(&door.url, "").await;
     let storm: Vec<_> = (1..=1_000)
         .map(|id| {
