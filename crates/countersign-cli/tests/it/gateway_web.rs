@@ -143,8 +143,8 @@ pub(crate) fn call(id: u64, tool: &str, arguments: Value) -> String {
 
 /// The last message of an answer, whether it came as one or as a stream.
 pub(crate) fn last(body: &str) -> String {
-    let events = body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
-    events.filter(|data| !data.is_empty()).next_back().unwrap_or(body).to_owned()
+    let mut events = body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+    events.rfind(|data| !data.is_empty()).unwrap_or(body).to_owned()
 }
 
 /// What the result of a call says.

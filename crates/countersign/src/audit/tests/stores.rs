@@ -54,8 +54,8 @@ impl<F: Fn(Vec<Event>) -> Vec<Event> + Send + Sync> Store for Through<F> {
     async fn grant(&self, id: GrantId) -> Result<Option<Grant>, StoreError> {
         self.store.grant(id).await
     }
-    async fn grants(&self) -> Result<Vec<Grant>, StoreError> {
-        self.store.grants().await
+    async fn grants_after(&self, after: Option<GrantId>, limit: usize) -> Result<Vec<Grant>, StoreError> {
+        self.store.grants_after(after, limit).await
     }
     async fn events(&self, after: Cursor, filter: EventFilter) -> Result<Vec<Event>, StoreError> {
         let events = (self.hands)(all_events(&self.store).await?);
