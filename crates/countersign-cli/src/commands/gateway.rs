@@ -144,8 +144,10 @@ async fn serve(args: Args, form: Form) -> Result<(), Fault> {
     let store = countersign_store::connect(&settings.store(&args.place, &home)?).await?;
     let remote = remote_gate()?;
     if remote.is_some() && args.door.listen.is_some() {
-        return Err(Fault::usage("`--listen` and COUNTERSIGN_URL do not go together: a server serves HTTP clients itself")
-            .next("name the MCP server in the server's `mcp_servers:` and use its `/mcp/NAME`, or unset COUNTERSIGN_URL"));
+        return Err(Fault::usage(
+            "`--listen` and COUNTERSIGN_URL do not go together: a server serves HTTP clients itself",
+        )
+        .next("name the MCP server in the server's `mcp_servers:` and use its `/mcp/NAME`, or unset COUNTERSIGN_URL"));
     }
     let gate = match remote {
         Some(remote) => remote.records(store).gate(),

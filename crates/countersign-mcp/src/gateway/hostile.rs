@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::frame::{Frame, Lines};
 use super::message::{Envelope, Id, pick};
-use super::request::Request;
+use super::request::{Renamed, Request};
 use super::words;
 
 const INPUTS: usize = 50_000;
@@ -154,10 +154,10 @@ fn no_message_crashes_its_reader_or_is_read_in_another_way() {
                 raw.map(|raw| serde_json::from_str::<Value>(raw.get()).unwrap()) == plain.get(key).cloned()
             };
             assert!(same(envelope.params, "params") && same(envelope.result, "result"), "{text}");
-            let Ok(request) = Request::read(&text, &envelope) else { continue };
+            let Ok(request) = Request::read(&text, &envelope, "countersign.") else { continue };
             calls += 1;
             let arguments = countersign::Json::empty();
-            let Some(out) = request.outgoing(&Id::text("ours"), &arguments) else { panic!("{text}") };
+            let Some(out) = request.outgoing(&Id::text("ours"), Renamed::Id, &arguments) else { panic!("{text}") };
             let out: Value = serde_json::from_str(&out).unwrap();
             assert_eq!(out["params"]["name"], plain["params"]["name"], "{text}");
             assert_eq!(out["id"], "ours");
