@@ -99,7 +99,7 @@ fn a_call_is_denied_with_a_reason_on_a_file() {
 fn another_size_is_another_picture() {
     let (bed, runtime) = (Bed::new(), Runtime::new().unwrap());
     let agent = file(&bed, &runtime);
-    let text = "long words ".repeat(150);
+    let text = "long words ".repeat(110);
     let call = runtime.block_on(submit(&agent, "pay", &json!({ "text": text }).to_string()));
     let mut screen = inbox_of(&bed, WIDE);
     screen.sees("1 call waits").sees("as they would run").types("a").sees(" a Approve ");
@@ -205,7 +205,7 @@ fn no_colour_is_no_loss() {
     let mut command = bed.command(["inbox", "--store", &bed.url()]);
     command.env("NO_COLOR", "1");
     let mut screen = Screen::of(command, WIDE);
-    screen.sees("› ").sees("● live").types("a").sees("[d Deny]").sees(" a Approve ").types("\u{3}");
+    screen.sees("› ").sees("● live").sees("pay (cs1c:").types("a").sees("[d Deny]").sees(" a Approve ").types("\u{3}");
     let (raw, _) = screen.ends();
     for colour in (30..=37).chain(90..=97) {
         assert!(!raw.contains(&format!("\u{1b}[{colour}m")), "{raw:?}");
