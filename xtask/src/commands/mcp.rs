@@ -11,6 +11,9 @@ use crate::cargo::{self, root};
 use crate::metadata::Metadata;
 
 /// Makes sure of the locked packages of both languages.
+///
+/// The inspector's page is not used, so `package.json` puts a package of nothing in the place of its bundler, which would
+/// bring a program for every platform along.
 pub(crate) fn packages() -> Result<()> {
     let target = Metadata::read()?.target_directory.join("xtask");
     node_packages(&target.join("mcp"))?;
