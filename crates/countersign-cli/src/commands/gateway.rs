@@ -218,6 +218,8 @@ async fn listen(
         builder = builder.open_to_this_machine();
     }
     let server = builder.bind().await?;
+    // Before anybody knows that it runs, and may end it.
+    let mut signals = Signals::listen()?;
     let url = format!("{}/mcp", server.url());
     if !door.no_token {
         out::say("Clients need a token: `countersign token create --role agent --name NAME`. The gateway listens on:");
@@ -226,7 +228,6 @@ async fn listen(
         Form::Json => out::json(&json!({ "url": url }))?,
         Form::Text => out::data(&url)?,
     }
-    let mut signals = Signals::listen()?;
     server.run(async move { signals.any().await }).await?;
     Ok(())
 }

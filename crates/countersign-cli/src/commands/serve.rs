@@ -106,12 +106,13 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
         builder = builder.tls(Tls::from_pem(&read_bytes(certificate)?, &read_bytes(key)?).map_err(Fault::usage)?);
     }
     let server = builder.bind().await?;
+    // Before anybody knows that it runs, and may end it.
+    let mut signals = Signals::listen()?;
     let link = link::for_me(&*store, server.url()).await?;
     greet(server.url(), &link, form)?;
     if !args.no_open && form == Form::Text && is_interactive() && browser::has_screen() {
         open_browser(&*store, server.url(), &home).await?;
     }
-    let mut signals = Signals::listen()?;
     server.run(async move { signals.any().await }).await?;
     out::say("The server has ended.");
     Ok(())

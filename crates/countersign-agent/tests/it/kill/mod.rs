@@ -28,7 +28,7 @@ use crate::bed::check_messages;
 /// appends 26 entries and keeps 6 definitions, proposes 14 calls, decides 9 holds, and claims, acts on and finishes what
 /// was not denied.
 const STEPS: [(&str, usize); 6] =
-    [("put record", 33), ("submit", 14), ("decide", 9), ("claim", 13), ("effect", 9), ("finish", 13)];
+    [("put record", 34), ("submit", 14), ("decide", 9), ("claim", 13), ("effect", 9), ("finish", 13)];
 
 /// Sessions that are killed at once. Most of a life is waiting, above all for the lease of whoever was killed.
 const SIDE_BY_SIDE: usize = 4;
