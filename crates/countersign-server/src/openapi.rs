@@ -29,9 +29,9 @@ pub fn openapi() -> OpenApi {
 
 fn operation(route: Route) -> utoipa::openapi::path::Operation {
     let mut operation = route.operation;
-    if route.path.contains("{id}") {
-        let id = ParameterBuilder::new().name("id").parameter_in(ParameterIn::Path).required(Required::True);
-        operation = operation.parameter(id.schema(Some(String::schema())).build());
+    for name in route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')) {
+        let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path).required(Required::True);
+        operation = operation.parameter(parameter.schema(Some(String::schema())).build());
     }
     let content = utoipa::openapi::ContentBuilder::new()
         .schema(Some(RefOr::<utoipa::openapi::Schema>::Ref(Ref::from_schema_name(Problem::name()))));

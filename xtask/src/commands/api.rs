@@ -18,8 +18,8 @@ use crate::metadata::Metadata;
 const EXAMPLES: &str = "20";
 const SEED: &str = "7117";
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
-/// Streams have no end, and nothing of them is described as an answer.
-const STREAMS: &str = "/(events|ws)$";
+/// Streams have no end, and nothing of them is described as an answer; nor is what MCP servers say.
+const STREAMS: &str = r"/(events|ws|mcp/\{server\})$";
 /// Asks about some calls and allows others, so that every state is there.
 const CONFIG: &str = "policy: { rules: [{ id: reads, allow: 'read_*' }, { id: writes, ask: 'write_*' }] }\n";
 const ROLES: [&str; 4] = ["agent", "approver", "operator", "auditor"];
