@@ -394,10 +394,6 @@ pub struct Resolution {
     pub at: Time,
 }
 
-fn no_holds(holds: &Arc<Vec<HoldRow>>) -> bool {
-    holds.is_empty()
-}
-
 /// One call and all that happened to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {

@@ -84,6 +84,8 @@ event_names! {
     HaltLifted = "halt.lifted",
     /// A credential tried what it may not.
     AccessRefused = "access.refused",
+    /// A credential ended, or what somebody may do is something else now.
+    AccessChanged = "access.changed",
     /// All chain heads were signed.
     CheckpointSigned = "checkpoint.signed",
 }

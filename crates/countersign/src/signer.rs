@@ -109,12 +109,21 @@ pub fn statement(previous: Option<&EventHash>, heads: &[(Chain, Head)]) -> Resul
     Json::of(&serde_json::json!({ "heads": heads, "previous": previous }))
 }
 
+/// Whether a text is the public half of a key.
+pub fn is_key(text: &str) -> bool {
+    public(text).is_some()
+}
+
+fn public(text: &str) -> Option<VerifyingKey> {
+    let bytes: [u8; 32] = BASE64.decode(text).ok()?.try_into().ok()?;
+    VerifyingKey::from_bytes(&bytes).ok()
+}
+
 /// Whether a signature over a text was made with this key. Both in base64.
 pub fn verify(key: &str, text: &str, signature: &str) -> bool {
     let read = || {
-        let key: [u8; 32] = BASE64.decode(key).ok()?.try_into().ok()?;
         let signature: [u8; 64] = BASE64.decode(signature).ok()?.try_into().ok()?;
-        Some((VerifyingKey::from_bytes(&key).ok()?, Signature::from_bytes(&signature)))
+        Some((public(key)?, Signature::from_bytes(&signature)))
     };
     read().is_some_and(|(key, signature)| key.verify(text.as_bytes(), &signature).is_ok())
 }
@@ -133,6 +142,8 @@ mod tests {
         assert!(!verify(&Signer::generate().unwrap().public_key(), "hello", &signature));
         assert!(!verify("junk", "hello", &signature));
         assert!(Signer::from_secret("junk").is_err());
+        assert!(is_key(&signer.public_key()));
+        assert!(!is_key("junk") && !is_key(&signature));
         assert!(!format!("{signer:?}").contains(signer.secret().as_str()));
     }
 

@@ -265,10 +265,7 @@ pub fn step(call: &mut Call, step: &Step<'_>, now: Time) -> Result<Moved, Reject
 pub(crate) fn open_hold(call: &mut Call, hint: Option<Arc<str>>, payload: Option<Json>, now: Time) -> Draft {
     let verdict = &call.verdict;
     let terms = Arc::clone(&verdict.terms);
-    let because = match verdict.because() {
-        all if all.len() == verdict.matched.len() => Arc::clone(&verdict.matched),
-        some => some.into(),
-    };
+    let because = verdict.shared_because();
     let expires_at = expiry(&terms, now);
     let id = HoldId::new();
     let holds = Arc::make_mut(&mut call.holds);

@@ -184,6 +184,14 @@ impl Verdict {
         self.matched.get(..deciding).unwrap_or_default()
     }
 
+    /// The same, to keep: mostly they are all that matched, and one list does for both.
+    pub(crate) fn shared_because(&self) -> Arc<[Because]> {
+        match self.because() {
+            all if all.len() == self.matched.len() => Arc::clone(&self.matched),
+            some => some.into(),
+        }
+    }
+
     /// One more word, which joins by strictness. It is named before others that say the same.
     pub(crate) fn join(&mut self, because: Because) {
         self.effect = self.effect.max(because.effect);

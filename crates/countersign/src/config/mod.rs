@@ -11,10 +11,7 @@ mod schema;
 use std::fmt;
 
 pub use notify::{EmailConfig, NotifyConfig, NotifyFilter, NotifyTo, SmtpTls};
-pub use parts::{
-    AgentConfig, Batch, McpServerConfig, ModelConfig, RedactConfig, SaikiConfig, SaikiStorage, ServerConfig,
-    ToolConfig, ToolRun,
-};
+pub use parts::{AgentConfig, Batch, McpServerConfig, ModelConfig, RedactConfig, ServerConfig, ToolConfig, ToolRun};
 
 use crate::limits::Limits;
 use crate::policy::yaml::{self, Node};
@@ -44,8 +41,6 @@ pub struct Config {
     pub mcp_servers: Vec<McpServerConfig>,
     /// Agents.
     pub agents: Vec<AgentConfig>,
-    /// What a `toolConfirmation:` section says beyond the policy.
-    pub saiki: Option<SaikiConfig>,
     /// Who is told what happens.
     pub notify: Vec<NotifyConfig>,
 }
@@ -63,7 +58,6 @@ impl Default for Config {
             tools: Vec::new(),
             mcp_servers: Vec::new(),
             agents: Vec::new(),
-            saiki: None,
             notify: Vec::new(),
         }
     }
@@ -103,7 +97,6 @@ impl Config {
             tools: fields.get("tools").map_or_else(Vec::new, |node| parts::tools(node, problems)),
             mcp_servers: fields.get("mcp_servers").map_or_else(Vec::new, |node| parts::servers(node, problems)),
             agents,
-            saiki: fields.get("toolConfirmation").map(parts::saiki),
             notify: fields.get("notify").map_or_else(Vec::new, |node| notify::notify(node, problems)),
             policy: policy?,
         })

@@ -129,24 +129,6 @@ pub struct AgentConfig {
     pub approval_timeout: Option<Duration>,
 }
 
-/// What a `toolConfirmation:` section says beyond the policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SaikiConfig {
-    /// Where approvals are remembered.
-    pub storage: SaikiStorage,
-}
-
-/// Where approvals are remembered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SaikiStorage {
-    /// In the store: remembering is global unless said otherwise.
-    #[default]
-    Storage,
-    /// In memory: remembering ends with the session.
-    Memory,
-}
-
 /// What is never recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -469,14 +451,4 @@ fn agent(key: &Key, node: &Node, problems: &mut Problems<'_>) -> AgentConfig {
         problems.add(key.at, "`approval_timeout` must be less than `timeout`");
     }
     agent
-}
-
-/// The storage of approvals. What is wrong in the section is reported where the policy reads it.
-pub(super) fn saiki(node: &Node) -> SaikiConfig {
-    let storage = match &node.value {
-        Tree::Map(entries) => entries.iter().find(|(key, _)| key.text == "allowedToolsStorage"),
-        _ => None,
-    };
-    let memory = matches!(storage.map(|(_, node)| &node.value), Some(Tree::Text(word)) if word == "memory");
-    SaikiConfig { storage: if memory { SaikiStorage::Memory } else { SaikiStorage::Storage } }
 }

@@ -7,7 +7,7 @@ use crate::json::{Bounds, Json};
 use crate::policy::presets;
 use crate::schema::Schema;
 use crate::time::Time;
-use crate::verdict::{Effect, Life};
+use crate::verdict::{Effect, Life, Memory};
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -114,7 +114,7 @@ fn confirm_becomes_a_rule() {
     check_refused(&text("some"), "`confirm` is `none`, `all` or a list");
 }
 
-/// 004's section is accepted as written; contradicting the policy is an error.
+/// B70: 004's section is accepted as written, `memory` ends with the session; contradicting the policy is an error.
 #[test]
 fn tool_confirmation_is_translated() {
     let text =
@@ -123,7 +123,6 @@ fn tool_confirmation_is_translated() {
     check(&text("auto-approve"), ToolId::local("x"), Effect::Allow, "otherwise");
     check(&text("auto-deny"), ToolId::local("x"), Effect::Deny, "toolConfirmation.mode");
     let config = config(&text("event-based"));
-    assert_eq!(config.saiki, Some(SaikiConfig { storage: SaikiStorage::Memory }));
     let facts = Facts {
         tool: ToolId::local("x"),
         toolset: None,
@@ -134,7 +133,8 @@ fn tool_confirmation_is_translated() {
         places: Default::default(),
         at: Time(0),
     };
-    assert_eq!(config.policy.judge(&facts).terms.life, Life::For(Duration::from_secs(45)));
+    let terms = config.policy.judge(&facts).terms;
+    assert_eq!((terms.life, terms.remember), (Life::For(Duration::from_secs(45)), Memory::Session));
     check_refused(&format!("policy: {{ otherwise: allow }}\n{}", text("event-based")), "contradicts");
     check_refused(&format!("policy: {{ preset: allow-all }}\n{}", text("auto-deny")), "contradicts");
     check_refused(&format!("policy: {{ expires_after: 10m }}\n{}", text("event-based")), "contradicts");

@@ -12,7 +12,7 @@ use super::translate::{SAIKI_TIMEOUT, join_permissions, join_servers, join_tool_
 use super::yaml::{self, Key, Node, Tree};
 use super::{Inner, Policy, presets};
 use crate::limits;
-use crate::verdict::{Effect, Life, Terms};
+use crate::verdict::{Effect, Life, Memory, Terms};
 
 /// Keys of `approvers`.
 pub(crate) const APPROVER_KEYS: [&str; 1] = ["groups"];
@@ -141,12 +141,8 @@ pub(crate) fn build(sections: Sections<'_>, source: Option<&str>, problems: &mut
     let trusted = join_servers(&mut draft, sections.mcp_servers, problems);
     let groups = groups(sections.approvers, problems);
     let agents = agents(sections.agents, &draft, problems);
-    let top = layer(
-        draft.rules,
-        Some(draft.otherwise.map_or(Otherwise::Does(Effect::Ask), |(word, _)| word)),
-        draft.life,
-        problems,
-    )?;
+    let otherwise = draft.otherwise.map_or(Otherwise::Does(Effect::Ask), |(word, _)| word);
+    let top = layer(draft.rules, Some(otherwise), draft.life, draft.memory, problems)?;
     let rules = top.rules.len() + agents.values().map(|layer| layer.rules.len()).sum::<usize>();
     if rules > limits::POLICY_RULES {
         problems.add(At::default(), format!("more than {} rules", limits::POLICY_RULES));
@@ -196,14 +192,20 @@ pub(super) fn version(said: &[&str]) -> Arc<str> {
 }
 
 fn layer(
-    rules: Vec<Rule>,
+    mut rules: Vec<Rule>,
     otherwise: Option<Otherwise>,
     life: Option<(Life, At)>,
+    memory: Option<Memory>,
     problems: &mut Problems<'_>,
 ) -> Option<Layer> {
     read::refuse_twins(&rules, problems);
     let life = life.map_or(Life::For(limits::HOLD_LIFE), |(life, _)| life);
-    match Layer::new(rules, otherwise, Terms { life, ..Terms::default() }) {
+    let mut terms = Terms { life, ..Terms::default() };
+    if let Some(widest) = memory {
+        let of_rules = rules.iter_mut().map(|rule| Arc::make_mut(&mut rule.terms));
+        of_rules.chain([&mut terms]).for_each(|terms| terms.remember = terms.remember.min(widest));
+    }
+    match Layer::new(rules, otherwise, terms) {
         Ok(layer) => Some(layer),
         Err(error) => {
             problems.add(At::default(), format!("the patterns cannot be used together: {error}"));
@@ -266,7 +268,7 @@ fn agents(node: Option<&Node>, top: &Draft, problems: &mut Problems<'_>) -> Hash
         }
         let otherwise = draft.otherwise.map(|(otherwise, _)| otherwise);
         let life = draft.life.or(top.life);
-        if let Some(layer) = layer(draft.rules, otherwise, life, problems) {
+        if let Some(layer) = layer(draft.rules, otherwise, life, top.memory, problems) {
             layers.insert(agent.text.as_str().into(), layer);
         }
     }

@@ -22,6 +22,8 @@ pub(crate) struct Draft {
     pub(crate) unattended: Option<Unattended>,
     pub(crate) life: Option<(Life, At)>,
     pub(crate) in_client: Option<InClient>,
+    /// The widest memory that any rule may allow.
+    pub(crate) memory: Option<Memory>,
     pub(crate) rules: Vec<Rule>,
 }
 

@@ -10,21 +10,21 @@ use super::read::Draft;
 use super::rule::{Exceptions, Otherwise, Rule};
 use super::yaml::{Key, Node, Tree};
 use crate::limits;
-use crate::verdict::{Because, Effect, Life, Risk, Terms};
+use crate::verdict::{Because, Effect, Life, Memory, Risk, Terms};
 
 /// Keys of `toolConfirmation`.
 pub(crate) const TOOL_CONFIRMATION_KEYS: [&str; 3] = ["mode", "timeout", "allowedToolsStorage"];
 
 pub(crate) const MODES: [(&str, Effect); 3] =
     [("event-based", Effect::Ask), ("auto-approve", Effect::Allow), ("auto-deny", Effect::Deny)];
-pub(crate) const STORAGES: [(&str, ()); 2] = [("storage", ()), ("memory", ())];
+pub(crate) const STORAGES: [(&str, Memory); 2] = [("storage", Memory::Global), ("memory", Memory::Session)];
 pub(crate) const PERMISSIONS: [(&str, Effect); 3] =
     [("auto_allow", Effect::Allow), ("always_ask", Effect::Ask), ("auto_deny", Effect::Deny)];
 
 /// Milliseconds a hold waits there when nobody says how long.
 pub(crate) const SAIKI_TIMEOUT: u64 = 30_000;
 
-/// `toolConfirmation:` as `otherwise`, a rule, and the life of holds.
+/// `toolConfirmation:` as `otherwise`, a rule, the life of holds, and how long anything is remembered.
 pub(crate) fn join_tool_confirmation(draft: &mut Draft, node: Option<&Node>, problems: &mut Problems<'_>) {
     let Some(node) = node else { return };
     let fields = node.fields("`toolConfirmation`", &TOOL_CONFIRMATION_KEYS, problems);
@@ -57,7 +57,7 @@ pub(crate) fn join_tool_confirmation(draft: &mut Draft, node: Option<&Node>, pro
         draft.life = life.map(|life| (life, at));
     }
     if let Some(storage) = fields.get("allowedToolsStorage") {
-        storage.word("`allowedToolsStorage`", &STORAGES, problems);
+        draft.memory = storage.word("`allowedToolsStorage`", &STORAGES, problems);
     }
 }
 

@@ -117,3 +117,36 @@ fn no_sequence_of_steps_breaks_a_promise() {
     }
     assert!(claims_in_all > STEPS / LENGTH / 20, "only {claims_in_all} claims: the walk does not get far enough");
 }
+
+/// What a database keeps of a call, its request written only when it asks for something else, is the call.
+#[test]
+fn the_parts_that_a_database_keeps_make_up_the_call_after_every_step() {
+    let mut dice = Dice(20_260_102);
+    let start = Time(1_000_000_000);
+    let mut rewritten = 0;
+    for sequence in 0..1_000 {
+        let asked = terms(1 + u32::try_from(dice.roll(2)).unwrap());
+        let mut world = World::of(pending(start, Repeat::Keyed, asked), start);
+        let mut request = world.call.request_json().unwrap();
+        for step in 0..LENGTH {
+            let before = world.call.clone();
+            random_step(&mut world, &mut dice, "kept");
+            if !world.call.asks_the_same_as(&before) {
+                request = world.call.request_json().unwrap();
+                rewritten += 1;
+            }
+            let read = Call::from_json(&request, &world.call.standing_json().unwrap()).unwrap();
+            assert_eq!(read, world.call, "sequence {sequence}, step {step}");
+        }
+    }
+    assert!(rewritten > 0, "no call ever asked for something else");
+}
+
+/// A hold that only one of the two parts knows is damage: nothing of the call is believed.
+#[test]
+fn a_call_with_half_a_hold_is_not_read() {
+    let call = pending(Time(1_000_000_000), Repeat::AtMostOnce, terms(1));
+    let without = Call { holds: Arc::default(), ..call.clone() };
+    assert!(Call::from_json(&call.request_json().unwrap(), &without.standing_json().unwrap()).is_err());
+    assert!(Call::from_json(&without.request_json().unwrap(), &call.standing_json().unwrap()).is_err());
+}
