@@ -1,7 +1,7 @@
 //! The one writer: a thread that owns the connection and commits many operations with one sync.
 //!
-//! It takes the first job that waits, then whatever else waits already, and runs them in one transaction. Nobody hears
-//! an answer before the commit returned.
+//! It runs whatever waits in one transaction, and whatever comes while it does: those it answered last have a moment to
+//! come back. Nobody hears an answer before the commit returned.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,10 +23,10 @@ use super::state::{Batch, News};
 
 /// How many operations one commit may carry.
 const BATCH: usize = 256;
-/// How long a commit waits for those who were just answered and are about to ask again: far less than a sync takes.
-const GATHER_FOR: Duration = Duration::from_micros(300);
+/// How long a commit waits for those who were just answered and are about to ask again: about what a sync takes.
+const GATHER_FOR: Duration = Duration::from_millis(1);
 /// How long nobody may come before it waits no longer.
-const GATHER_QUIET: Duration = Duration::from_micros(60);
+const GATHER_QUIET: Duration = Duration::from_micros(100);
 
 /// Something to write.
 pub(super) enum Work {
@@ -81,60 +81,52 @@ enum Care {
 impl Writer {
     /// Works until the store is dropped and no job is left.
     pub(super) fn work(mut self) {
-        let mut last = 0;
-        while let Ok(first) = self.jobs.recv() {
-            let mut batch = Vec::with_capacity(16);
-            batch.push(first);
-            batch.extend(self.jobs.try_iter().take(BATCH - 1));
-            if last > 1 {
-                self.gather(&mut batch);
+        let (mut waiting, mut expected) = (Vec::new(), 0);
+        loop {
+            if waiting.is_empty() {
+                let Ok(first) = self.jobs.recv() else { return };
+                waiting.push(first);
             }
-            last = batch.len();
-            self.commit(batch);
+            let answered;
+            (answered, waiting) = self.commit(waiting, expected);
+            expected = answered + waiting.len();
         }
     }
 
-    /// Waits a moment for more: one sync for many is cheaper than one for each. Ends as soon as nobody comes.
-    fn gather(&self, batch: &mut Vec<Job>) {
-        let until = Instant::now() + GATHER_FOR;
-        while batch.len() < BATCH {
-            let left = until.saturating_duration_since(Instant::now()).min(GATHER_QUIET);
-            let Ok(job) = self.jobs.recv_timeout(left) else { return };
-            batch.push(job);
-            batch.extend(self.jobs.try_iter().take(BATCH - batch.len()));
-        }
-    }
-
-    fn commit(&mut self, jobs: Vec<Job>) {
-        let (works, callers): (Vec<Work>, Vec<_>) = jobs.into_iter().map(|job| (job.work, job.answer)).unzip();
-        let mut written = self.transact(&works, Care::Quick);
+    /// Writes all of it, and what comes meanwhile. Returns how many were answered, and who came too late for it.
+    fn commit(&mut self, mut jobs: Vec<Job>, expected: usize) -> (usize, Vec<Job>) {
+        let mut written = self.transact(&mut jobs, expected, Care::Quick);
         if let Err(Fault::OfOne) = written {
-            written = self.transact(&works, Care::Savepoints);
+            written = self.transact(&mut jobs, 0, Care::Savepoints);
         }
+        // Before anybody is answered, so that none of them is among these.
+        let late = self.jobs.try_iter().take(BATCH).collect();
+        let count = jobs.len();
         match written {
             Ok((answers, news)) => {
                 self.shared.commits.fetch_add(1, Ordering::Relaxed);
                 self.remember_own(&news);
-                for (caller, answer) in callers.into_iter().zip(answers) {
+                for (job, answer) in jobs.into_iter().zip(answers) {
                     // A caller that went away changes nothing: what it asked for is written.
-                    let _ = caller.send(answer);
+                    let _ = job.answer.send(answer);
                 }
                 self.tell(&news);
             }
             Err(fault) => {
                 let why = fault.to_string();
                 tracing::error!(%why, "a transaction failed");
-                for caller in callers {
-                    let _ = caller.send(Err(StoreError::Failed(why.clone()).into()));
+                for job in jobs {
+                    let _ = job.answer.send(Err(StoreError::Failed(why.clone()).into()));
                 }
             }
         }
+        (count, late)
     }
 
-    /// Runs all of it in one transaction. On a fault nothing is written.
-    fn transact(&mut self, works: &[Work], care: Care) -> Result<(Vec<Answer>, News), Fault> {
+    /// Runs all of it in one transaction, and who joins is added. On a fault nothing is written.
+    fn transact(&mut self, jobs: &mut Vec<Job>, expected: usize, care: Care) -> Result<(Vec<Answer>, News), Fault> {
         run_cached(&self.connection, "BEGIN IMMEDIATE")?;
-        let written = self.run_all(works, care).and_then(|written| {
+        let written = self.run_all(jobs, expected, care).and_then(|written| {
             run_cached(&self.connection, "COMMIT")?;
             Ok(written)
         });
@@ -148,16 +140,25 @@ impl Writer {
         written
     }
 
-    fn run_all(&mut self, works: &[Work], care: Care) -> Result<(Vec<Answer>, News), Fault> {
+    fn run_all(&mut self, jobs: &mut Vec<Job>, expected: usize, care: Care) -> Result<(Vec<Answer>, News), Fault> {
         self.cache.check(&self.connection)?;
         let mut batch = Batch::new(&self.connection, &mut self.cache);
-        let mut answers = Vec::with_capacity(works.len());
+        let mut answers = Vec::with_capacity(jobs.len().max(expected));
         let clock = &*self.shared.clock;
-        for work in works {
+        let until = Instant::now() + GATHER_FOR;
+        loop {
+            let Some(job) = jobs.get(answers.len()) else {
+                let Some(job) = next(&self.jobs, expected.saturating_sub(jobs.len()), until) else { break };
+                jobs.push(job);
+                continue;
+            };
             answers.push(match care {
-                Care::Quick => run(work, &mut batch, clock)?,
-                Care::Savepoints => run_apart(work, &mut batch, clock)?,
+                Care::Quick => run(&job.work, &mut batch, clock)?,
+                Care::Savepoints => run_apart(&job.work, &mut batch, clock)?,
             });
+            if answers.len() == BATCH {
+                break;
+            }
         }
         match batch.flush() {
             Ok(()) => Ok((answers, batch.news)),
@@ -188,6 +189,17 @@ impl Writer {
         if news.any && news.calls.is_empty() {
             bell.ring_any();
         }
+    }
+}
+
+/// Who joins a transaction: whoever is there, or comes within a moment if more are expected. One sync for many is cheaper
+/// than one for each.
+fn next(jobs: &Receiver<Job>, expected: usize, until: Instant) -> Option<Job> {
+    match jobs.try_recv() {
+        Err(_) if expected > 0 => {
+            jobs.recv_timeout(until.saturating_duration_since(Instant::now()).min(GATHER_QUIET)).ok()
+        }
+        job => job.ok(),
     }
 }
 
