@@ -317,6 +317,7 @@ impl Reader {
             | EventName::HaltSet
             | EventName::HaltLifted
             | EventName::AccessRefused
+            | EventName::AccessChanged
             | EventName::CheckpointSigned => {}
         }
         Ok(())

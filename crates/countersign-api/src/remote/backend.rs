@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 
 use super::call::{claimed, shown};
 use super::patience::{Asked, Patience};
+use super::receipt;
 use crate::client::{self, Client, ClientError};
 use crate::wire::{self, Code, Problem, Span};
 
@@ -24,11 +25,12 @@ const LEG: Duration = Duration::from_secs(30);
 /// How often a claim that a halt stopped is tried again.
 const HALTED_FOR: Duration = Duration::from_secs(1);
 
-/// A server, and how long it may be away.
+/// A server, how long it may be away, and which key must sign what it hands over.
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) client: Client,
     pub(super) patience: Patience,
+    pub(super) key: Option<Arc<str>>,
 }
 
 /// The backend of a remote gate.
@@ -119,6 +121,7 @@ impl Server {
                 "it handed over a call of another tool than the one that was claimed".into(),
             ));
         }
+        receipt::check(&claimed_call, self.key.as_deref())?;
         let (id, fence) = (claimed_call.call, claimed_call.fence);
         let call = claimed(claimed_call, executor)?;
         if asked == Asked::Again {

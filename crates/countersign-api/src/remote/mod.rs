@@ -22,12 +22,14 @@
 //! | the server | the call does not run, and the caller gets [`GateError::Unreachable`](countersign::GateError::Unreachable) |
 //!
 //! A permit is made from what the server hands over only after its digest was computed here and is the one that people
-//! saw. What is done by people (decide, halt, revoke, set a policy) is
+//! saw, and after the receipt was checked that a server with a key sends along. What is done by people (decide, halt, revoke, set a policy) is
 //! [`GateError::Remote`](countersign::GateError::Remote): an agent's credential could not do it either.
 
 mod backend;
 mod call;
+mod log;
 mod patience;
+mod receipt;
 mod store;
 
 use std::sync::Arc;
@@ -53,12 +55,13 @@ pub struct Remote {
     client: Client,
     records: Option<Arc<dyn Store>>,
     patience: Patience,
+    key: Option<Arc<str>>,
 }
 
 impl Remote {
     /// A gate at the server of this address, with an agent's token.
     pub fn new(url: &str, token: &str) -> Result<Remote, ClientError> {
-        Ok(Remote { client: Client::new(url, token)?, records: None, patience: Patience::default() })
+        Ok(Remote { client: Client::new(url, token)?, records: None, patience: Patience::default(), key: None })
     }
 
     /// Where records of whoever runs on the gate are kept, such as an agent's transcripts. No call is kept there.
@@ -75,10 +78,19 @@ impl Remote {
         self
     }
 
+    /// Runs only what comes with a receipt that is signed by this key, as the server's `/v1/keys` has it.
+    ///
+    /// Without it a receipt must be about the call and rightly signed where there is one, by whatever key.
+    #[must_use]
+    pub fn signed_by(mut self, key: impl Into<Arc<str>>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
     /// The gate.
     pub fn gate(self) -> Gate {
         let records = self.records.unwrap_or_else(|| Arc::new(MemoryStore::new()));
-        let server = Server { client: self.client, patience: self.patience };
+        let server = Server { client: self.client, patience: self.patience, key: self.key };
         let store = Arc::new(View::new(server.clone(), records));
         Gate::over(Arc::new(backend::Remote { server, store }))
     }

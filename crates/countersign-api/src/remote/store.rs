@@ -14,6 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::backend::Server;
 use super::call::shown;
+use super::log::Log;
 use crate::client::{Client, Told};
 use crate::wire;
 
@@ -29,6 +30,7 @@ pub(super) struct View {
     /// Keeps the records.
     records: Arc<dyn Store>,
     bell: Arc<Bell<CallId>>,
+    log: Log,
     /// Rings the bell, from the first time that somebody listens.
     ringing: OnceLock<Option<AbortOnDropHandle<()>>>,
 }
@@ -50,7 +52,7 @@ fn failed(error: &GateError) -> StoreError {
 
 impl View {
     pub(super) fn new(server: Server, records: Arc<dyn Store>) -> View {
-        View { server, records, bell: Arc::default(), ringing: OnceLock::new() }
+        View { server, records, bell: Arc::default(), log: Log::default(), ringing: OnceLock::new() }
     }
 
     /// All calls of a query, or its first page where nothing is sorted out here.
@@ -157,9 +159,9 @@ impl Store for View {
         Err(elsewhere("grants"))
     }
 
-    /// The events of calls are at the server; here is only what was noted here.
+    /// What the server tells of our calls, from the first time that somebody asked.
     async fn events(&self, after: Cursor, filter: EventFilter) -> Result<Vec<Event>, StoreError> {
-        self.records.events(after, filter).await
+        self.log.after(&self.server, after, &filter).await
     }
 
     async fn halted(&self, _path: &Path) -> Result<bool, StoreError> {
