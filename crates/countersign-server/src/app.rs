@@ -4,15 +4,20 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use countersign::hold::Who;
 use countersign::redact::Redactor;
 use countersign::signer::Signer;
 use countersign::{Gate, Limits, Store};
 use countersign_mcp::gateway::face::Face;
 use tokio::sync::watch;
 
+use crate::auth::Principal;
+use crate::auth::known::Known;
+use crate::auth::secret::Hash;
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
 use crate::rate::Rates;
+use crate::seen::Seen;
 use crate::sessions::Sessions;
 use crate::tail::Tail;
 use crate::ui::Ui;
@@ -35,6 +40,11 @@ pub(crate) struct Shared {
     pub(crate) rates: Rates,
     pub(crate) metrics: Metrics,
     pub(crate) tail: Tail,
+    /// Whose credentials were seen a moment ago, by the hash of the secret.
+    pub(crate) known: Known<Hash, Arc<Principal>>,
+    /// The groups that accounts were seen to name a moment ago.
+    pub(crate) groups: Known<Who, Arc<[Arc<str>]>>,
+    pub(crate) seen: Seen,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) notifier: Notifier,
     /// The MCP servers that clients reach through here, by name.

@@ -8,7 +8,8 @@ use countersign::event::{Cursor, Event};
 use countersign::store::{CallFilter, EventFilter, Store, StoreError};
 use countersign::{CallId, HoldId, limits as core_limits};
 use countersign_api::wire::Role;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::app::App;
@@ -17,6 +18,9 @@ use crate::limits;
 use crate::problem::Answer;
 use crate::rate::StreamPlace;
 use crate::tail::{Live, Told};
+
+/// Events that are taken before it is looked whether the stream must end.
+const IN_A_ROW: usize = 32;
 
 /// Something for a reader.
 #[derive(Debug)]
@@ -34,10 +38,14 @@ pub(crate) enum Item {
 /// One reader's stream.
 pub(crate) struct Feed {
     app: App,
-    principal: Principal,
+    principal: Arc<Principal>,
     stage: Stage,
     live: Option<Live>,
     queue: VecDeque<Item>,
+    /// An event of which it is not known yet whether the reader may see it.
+    heard: Option<Arc<Told>>,
+    /// Looks for events since it was last looked whether the stream must end.
+    in_a_row: usize,
     tick: Interval,
     _place: StreamPlace,
 }
@@ -57,7 +65,7 @@ enum Stage {
 
 impl Feed {
     /// Begins: with what happened since a cursor, else with the holds that wait.
-    pub(crate) fn begin(app: App, principal: Principal, after: Option<Cursor>) -> Answer<Feed> {
+    pub(crate) fn begin(app: App, principal: Arc<Principal>, after: Option<Cursor>) -> Answer<Feed> {
         let place = app.rates.stream(&principal.name)?;
         let mut tick = interval(limits::KEEP_ALIVE);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -66,10 +74,10 @@ impl Feed {
             // Listening begins before looking, so a hold that opens meanwhile is seen at least once.
             None => (Stage::Waiting(None), Some(app.tail.listen())),
         };
-        Ok(Feed { app, principal, stage, live, queue: VecDeque::new(), tick, _place: place })
+        Ok(Feed { app, principal, stage, live, queue: VecDeque::new(), heard: None, in_a_row: 0, tick, _place: place })
     }
 
-    /// The next item; none when the stream is over.
+    /// The next item; none when the stream is over. Can be dropped at any moment: nothing is lost by it.
     pub(crate) async fn next(&mut self) -> Option<Item> {
         loop {
             if let Some(item) = self.queue.pop_front() {
@@ -121,9 +129,18 @@ impl Feed {
     async fn history(&mut self, after: Cursor) -> Result<(), StoreError> {
         let filter = EventFilter { limit: Some(limits::BEHIND / 4), ..EventFilter::default() };
         let events = self.app.store().events(after, filter).await?;
+        let last = events.last().map(|event| event.cursor);
+        let mut seen = Vec::new();
+        for event in events {
+            if self.may_see(&event).await? {
+                seen.push(Item::Event(Arc::new(event.into())));
+            }
+        }
+        // Only now, with nothing left to wait for: whoever stops listening in between begins this page again.
+        self.queue.extend(seen);
         let caught_up = self.live.as_ref().is_some_and(|live| after >= live.from);
-        match events.last() {
-            Some(last) => self.stage = Stage::History(last.cursor),
+        match last {
+            Some(last) => self.stage = Stage::History(last),
             // First the long way without listening, then the rest of it while what is new already waits.
             None if self.live.is_none() => self.live = Some(self.app.tail.listen()),
             None if caught_up => {
@@ -131,11 +148,6 @@ impl Feed {
                 self.queue.push_back(Item::Ready(after));
             }
             None => self.ready(),
-        }
-        for event in events {
-            if self.may_see(&event).await? {
-                self.queue.push_back(Item::Event(Arc::new(event.into())));
-            }
         }
         Ok(())
     }
@@ -147,31 +159,38 @@ impl Feed {
     }
 
     async fn live(&mut self, after: Cursor) -> Result<(), StoreError> {
+        if let Some(event) = self.heard.clone() {
+            let item = self.may_see(&event).await?.then_some(Item::Event(event));
+            self.queue.extend(item);
+            self.heard = None;
+            return Ok(());
+        }
         let Some(live) = &mut self.live else {
             self.stage = Stage::Done;
             return Ok(());
         };
-        let received = tokio::select! {
-            received = live.events.recv() => received,
-            _ = self.tick.tick() => {
-                // SECURITY: a credential that was revoked or ran out hears nothing more.
-                if !self.principal.still_holds(&self.app).await {
-                    self.stage = Stage::Done;
+        let received = match at_once(&mut live.events, &mut self.in_a_row) {
+            Some(received) => received,
+            None => tokio::select! {
+                received = live.events.recv() => received,
+                _ = self.tick.tick() => {
+                    // SECURITY: a credential that was revoked or ran out hears nothing more.
+                    if !self.principal.still_holds(&self.app).await {
+                        self.stage = Stage::Done;
+                    }
+                    return Ok(());
                 }
-                return Ok(());
-            }
-            () = self.app.ended() => {
-                self.stage = Stage::Done;
-                return Ok(());
-            }
+                () = self.app.ended() => {
+                    self.stage = Stage::Done;
+                    return Ok(());
+                }
+            },
         };
         match received {
             Ok(event) if event.cursor <= after => {}
             Ok(event) => {
                 self.stage = Stage::Live(event.cursor);
-                if self.may_see(&event).await? {
-                    self.queue.push_back(Item::Event(event));
-                }
+                self.heard = Some(event);
             }
             Err(RecvError::Lagged(_)) => {
                 self.stage = Stage::Done;
@@ -199,6 +218,22 @@ impl Feed {
         // Calls without a session share one chain: only the call itself says whose it is.
         let call = self.app.store().call(call).await?;
         Ok(call.is_some_and(|call| call.facts.path.principal == self.principal.name))
+    }
+}
+
+/// What is there already, without the cost of waiting. Now and then none: a flood must not keep a reader from being sent
+/// away.
+fn at_once(events: &mut broadcast::Receiver<Arc<Told>>, in_a_row: &mut usize) -> Option<Result<Arc<Told>, RecvError>> {
+    if *in_a_row == IN_A_ROW {
+        *in_a_row = 0;
+        return None;
+    }
+    *in_a_row += 1;
+    match events.try_recv() {
+        Ok(event) => Some(Ok(event)),
+        Err(TryRecvError::Empty) => None,
+        Err(TryRecvError::Lagged(missed)) => Some(Err(RecvError::Lagged(missed))),
+        Err(TryRecvError::Closed) => Some(Err(RecvError::Closed)),
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 pub const BODY_BYTES: usize = 1024 * 1024;
 /// Bytes of one message on a WebSocket.
 pub const MESSAGE_BYTES: usize = 512 * 1024;
-/// Connections at once, all kinds together.
-pub const CONNECTIONS: usize = 10_000;
+/// Connections at once, all kinds together: ten thousand readers, and room for whoever decides.
+pub const CONNECTIONS: usize = 12_000;
 /// Streams at once of one principal, server-sent events and WebSockets together.
 pub const STREAMS: usize = 100;
 /// How long a TLS handshake may take.
@@ -32,6 +32,18 @@ pub const FAILURES_PER_MINUTE: u32 = 5;
 pub const REFUSALS_NOTED: u32 = 10;
 /// Principals or addresses whose rates are remembered.
 pub const RATES: usize = 10_000;
+/// How long what the store said about a credential is believed, even if no change was heard of.
+pub const BELIEVED_FOR: Duration = Duration::from_secs(1);
+/// How long ago the event log may have been read to its end by a server that takes itself for one that hears changes.
+pub const HEARS_WITHIN: Duration = Duration::from_secs(1);
+/// How often a server reads on in a quiet event log.
+pub const LOG_LOOKED: Duration = Duration::from_millis(400);
+/// Credentials that are remembered at once, and as many people's groups.
+pub const REMEMBERED: usize = 10_000;
+/// Calls of which it is remembered whose they are.
+pub const SEEN: usize = 20_000;
+/// How long the event log rests after a reading that nobody waited for.
+pub const LOG_RESTS: Duration = Duration::from_millis(10);
 /// Life of an agent's token when nobody says otherwise.
 pub const AGENT_LIFE: Duration = Duration::from_secs(24 * 3600);
 /// Life of an approver's or auditor's token, and of a browser's session.
@@ -73,7 +85,7 @@ pub const INSIGHT_WAITS: [Duration; 6] = [
 ];
 /// Tokens in one listing.
 pub const TOKENS: usize = 10_000;
-/// Combinations of route, method and status that are counted.
+/// Combinations of method and status that are counted, for each route.
 pub const COUNTED: usize = 10_000;
 /// Bytes of one message to an agent that the server runs.
 pub const SAID_BYTES: usize = 256 * 1024;

@@ -1,20 +1,24 @@
 //! Counts for the operator, as Prometheus reads them. No names of people, agents or tools.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::sync::Mutex;
+use std::time::Instant;
 
-use axum::extract::{MatchedPath, Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::extract::{MatchedPath, Request};
+use axum::http::{Method, StatusCode};
 
-use crate::app::App;
 use crate::limits;
+
+/// The route of what is no route: a page was asked for.
+const PAGE: &str = "page";
+/// Letters of a method that are counted and shown.
+const METHOD_LETTERS: usize = 10;
 
 /// What is counted.
 #[derive(Default)]
 pub(crate) struct Metrics {
-    requests: Mutex<BTreeMap<(String, String, u16), u64>>,
+    requests: Mutex<HashMap<(Method, StatusCode), BTreeMap<String, u64>>>,
 }
 
 /// What stands at this moment.
@@ -27,38 +31,73 @@ pub(crate) struct Gauges {
     pub(crate) deliveries: usize,
 }
 
-/// Counts a request by its route, never by its path.
-pub(crate) async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
-    let method: String = request.method().as_str().chars().take(10).collect();
-    let route = request.extensions().get::<MatchedPath>().map_or("page", |path| path.as_str()).to_owned();
-    let begun = std::time::Instant::now();
-    let response = next.run(request).await;
-    let status = response.status().as_u16();
-    let micros = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
-    tracing::debug!(method, route, status, micros, "answered");
-    if let Ok(mut requests) = app.metrics.requests.lock() {
-        // Methods are anybody's to make up; routes and statuses are ours.
-        if requests.len() < limits::COUNTED {
-            *requests.entry((route, method, status)).or_default() += 1;
-        }
+/// A request that is being answered, to be counted by its route, never by its path.
+pub(crate) struct Counting {
+    method: Method,
+    route: Option<MatchedPath>,
+    begun: Instant,
+}
+
+impl Counting {
+    /// Begins with a request.
+    pub(crate) fn begin(request: &Request) -> Counting {
+        let route = request.extensions().get::<MatchedPath>().cloned();
+        Counting { method: short(request.method()), route, begun: Instant::now() }
     }
-    response
+
+    /// Counts what it was answered with.
+    pub(crate) fn end(self, metrics: &Metrics, status: StatusCode) {
+        let Counting { method, route, begun } = self;
+        let route = route.as_ref().map_or(PAGE, MatchedPath::as_str);
+        let micros = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        tracing::debug!(%method, route, status = status.as_u16(), micros, "answered");
+        metrics.add(route, method, status);
+    }
+}
+
+/// A method is anybody's to make up: so much of it is kept.
+fn short(method: &Method) -> Method {
+    let head = method.as_str().get(..METHOD_LETTERS);
+    head.and_then(|head| head.parse().ok()).unwrap_or_else(|| method.clone())
 }
 
 impl Metrics {
+    fn add(&self, route: &str, method: Method, status: StatusCode) {
+        let Ok(mut requests) = self.requests.lock() else { return };
+        let key = (method, status);
+        if requests.len() >= limits::COUNTED && !requests.contains_key(&key) {
+            return;
+        }
+        let routes = requests.entry(key).or_default();
+        match routes.get_mut(route) {
+            Some(count) => *count += 1,
+            None => {
+                routes.insert(route.to_owned(), 1);
+            }
+        }
+    }
+
     /// The text Prometheus reads.
     pub(crate) fn text(&self, gauges: &Gauges) -> String {
         let mut out = String::from("# TYPE countersign_requests_total counter\n");
-        if let Ok(requests) = self.requests.lock() {
-            for ((route, method, status), count) in requests.iter() {
-                let labels = format!("route=\"{route}\",method=\"{method}\",status=\"{status}\"");
-                let _ = writeln!(out, "countersign_requests_total{{{labels}}} {count}");
-            }
+        for ((route, method, status), count) in self.counted() {
+            let labels = format!("route=\"{route}\",method=\"{method}\",status=\"{status}\"");
+            let _ = writeln!(out, "countersign_requests_total{{{labels}}} {count}");
         }
         let Gauges { holds, streams, deliveries } = gauges;
         for (name, value) in [("streams", streams), ("holds_pending", holds), ("deliveries_pending", deliveries)] {
             let _ = writeln!(out, "# TYPE countersign_{name} gauge\ncountersign_{name} {value}");
         }
         out
+    }
+
+    /// The counts in a fixed order.
+    fn counted(&self) -> BTreeMap<(String, String, u16), u64> {
+        let Ok(requests) = self.requests.lock() else { return BTreeMap::new() };
+        let counts = requests.iter().flat_map(|((method, status), routes)| {
+            let key = move |route: &String| (route.clone(), method.to_string(), status.as_u16());
+            routes.iter().map(move |(route, count)| (key(route), *count))
+        });
+        counts.collect()
     }
 }

@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
 use countersign::config::NotifyConfig;
 use countersign::redact::Redactor;
 use countersign::signer::Signer;
@@ -22,12 +23,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::app::{App, Shared};
 use crate::auth::guard;
+use crate::auth::known::Known;
 use crate::dialects;
 use crate::limits;
-use crate::metrics::{self, Metrics};
+use crate::metrics::{Counting, Metrics};
 use crate::notify::{Notifier, NotifyError};
 use crate::rate::Rates;
 use crate::routes;
+use crate::seen::Seen;
 use crate::serve::{self, Door, ListenError, Tls};
 use crate::sessions::{Sessions, Supervisor};
 use crate::tail::Tail;
@@ -189,6 +192,8 @@ impl ServerBuilder {
         let notifier = Notifier::new(&self.notify, &**self.gate.store(), &url).await?;
         let telling = notifier.begin(self.gate.store(), &ended).map_err(NotifyError::from)?;
         let app = App::new(Shared {
+            known: Known::new(self.gate.store(), &tail),
+            groups: Known::new(self.gate.store(), &tail),
             tail,
             sessions,
             gate: self.gate,
@@ -200,6 +205,7 @@ impl ServerBuilder {
             tls: self.tls.is_some(),
             ui: self.ui,
             metrics: Metrics::default(),
+            seen: Seen::default(),
             notifier,
             faces: self.faces.into_iter().map(|face| (Arc::clone(face.server()), face)).collect(),
             open,
@@ -305,8 +311,18 @@ fn guarded(router: Router<App>, app: &App) -> Router {
     router
         .method_not_allowed_fallback(async || problem::Refused::new(countersign_api::wire::Code::MethodNotAllowed))
         .layer(DefaultBodyLimit::max(limits::BODY_BYTES))
-        .layer(from_fn_with_state(app.clone(), guard::guard))
-        .layer(from_fn_with_state(app.clone(), metrics::count))
-        .layer(from_fn(headers::headers))
+        .layer(from_fn_with_state(app.clone(), surround))
         .with_state(app.clone())
+}
+
+/// What is done around every request, in one layer: each further one costs a busy server its share.
+async fn surround(State(app): State<App>, request: Request, next: Next) -> Response {
+    let counting = Counting::begin(&request);
+    let mut response = match guard::check(&app, &request) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => refused.into_response(),
+    };
+    headers::add(response.headers_mut());
+    counting.end(&app.metrics, response.status());
+    response
 }

@@ -1,19 +1,24 @@
 //! The one tail of the event log in this process. Every stream reads from it, so a thousand readers cost one query.
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
-use countersign::event::{Cursor, Event};
+use axum::body::Bytes;
+use countersign::event::{Cursor, Event, EventName};
 use countersign::store::{EventFilter, Store, StoreError};
 use countersign::{Gate, limits as core_limits};
 use countersign_api::wire;
 use tokio::sync::broadcast;
 
+use crate::auth::changes;
 use crate::limits;
 
 /// How long to wait after the store failed.
 const RETRY: Duration = Duration::from_secs(1);
+/// Events that are read at once.
+const PAGE: usize = limits::BEHIND / 4;
 
 /// Hands every event to whoever listens.
 #[derive(Clone)]
@@ -21,26 +26,62 @@ pub(crate) struct Tail {
     events: broadcast::Sender<Arc<Told>>,
     /// The last event that was handed out, or where the log ended when the tail began.
     at: Arc<Mutex<Cursor>>,
+    heard: Arc<Heard>,
 }
 
-/// An event, and its text for readers: written once for all of them.
+/// When the log was last read to its end.
+struct Heard {
+    began: Instant,
+    /// Milliseconds after the beginning; none until it happened once.
+    millis: AtomicU64,
+}
+
+impl Heard {
+    const NEVER: u64 = u64::MAX;
+
+    fn note(&self, looked: Instant) {
+        let millis = looked.duration_since(self.began).as_millis();
+        self.millis.store(u64::try_from(millis).unwrap_or(Heard::NEVER), Ordering::Release);
+    }
+
+    fn within(&self, span: Duration) -> bool {
+        match self.millis.load(Ordering::Acquire) {
+            Heard::NEVER => false,
+            millis => self.began.elapsed() < Duration::from_millis(millis) + span,
+        }
+    }
+}
+
+/// An event, and what readers of server-sent events get of it: written once for all of them.
 #[derive(Debug)]
 pub(crate) struct Told {
     event: Event,
-    text: OnceLock<Option<String>>,
+    frame: OnceLock<Option<Bytes>>,
 }
 
 impl Told {
-    /// The event as readers get it; none where it cannot be told.
-    pub(crate) fn text(&self) -> Option<&str> {
-        let write = || wire::Event::try_from(&self.event).and_then(|told| serde_json::to_string(&told)).ok();
-        self.text.get_or_init(write).as_deref()
+    /// The event as a frame with its place in the stream; none where it cannot be told.
+    pub(crate) fn frame(&self) -> Option<Bytes> {
+        let write = || Some(self.written(&format!("id: {}\n", self.event.cursor))?.into());
+        self.frame.get_or_init(write).clone()
+    }
+
+    /// The same without a place.
+    pub(crate) fn frame_out_of_order(&self) -> Option<Bytes> {
+        self.written("").map(Bytes::from)
+    }
+
+    fn written(&self, place: &str) -> Option<String> {
+        let text = wire::Event::try_from(&self.event).and_then(|told| serde_json::to_string(&told)).ok()?;
+        // SECURITY: a line end would begin a line of the frame's own. JSON as we write it has none.
+        let whole = !text.contains(['\n', '\r']);
+        whole.then(|| format!("event: {}\n{place}data: {text}\n\n", self.event.name.as_str()))
     }
 }
 
 impl From<Event> for Told {
     fn from(event: Event) -> Told {
-        Told { event, text: OnceLock::new() }
+        Told { event, frame: OnceLock::new() }
     }
 }
 
@@ -65,29 +106,20 @@ impl Tail {
     pub(crate) async fn begin(gate: Gate) -> Result<Tail, StoreError> {
         let from = end_of_log(&**gate.store()).await?;
         let (events, _) = broadcast::channel(limits::BEHIND);
-        let tail = Tail { events, at: Arc::new(Mutex::new(from)) };
-        let (sender, at) = (tail.events.downgrade(), Arc::downgrade(&tail.at));
-        tokio::spawn(async move {
-            let mut cursor = from;
-            loop {
-                let filter = EventFilter { limit: Some(limits::BEHIND / 4), ..EventFilter::default() };
-                let next = gate.next_events(cursor, filter).await;
-                let (Some(sender), Some(at)) = (sender.upgrade(), at.upgrade()) else { return };
-                match next {
-                    Ok(events) => {
-                        for event in events {
-                            cursor = event.cursor;
-                            hand_out(&sender, &at, event);
-                        }
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "the event log cannot be read and will be tried again");
-                        tokio::time::sleep(RETRY).await;
-                    }
-                }
-            }
-        });
+        let heard = Heard { began: Instant::now(), millis: AtomicU64::new(Heard::NEVER) };
+        let tail = Tail { events, at: Arc::new(Mutex::new(from)), heard: Arc::new(heard) };
+        let follower = Follower { gate, cursor: from, tail: tail.downgrade() };
+        tokio::spawn(follower.run());
         Ok(tail)
+    }
+
+    /// Whether what other servers did has been heard: the log was read to its end a moment ago.
+    pub(crate) fn hears(&self) -> bool {
+        self.heard.within(limits::HEARS_WITHIN)
+    }
+
+    fn downgrade(&self) -> Followed {
+        Followed { events: self.events.downgrade(), at: Arc::downgrade(&self.at), heard: Arc::downgrade(&self.heard) }
     }
 
     /// Listens from here on.
@@ -100,11 +132,75 @@ impl Tail {
     }
 }
 
-fn hand_out(sender: &broadcast::Sender<Arc<Told>>, at: &Mutex<Cursor>, event: Event) {
-    if let Ok(mut at) = at.lock() {
-        *at = event.cursor;
-        // Nobody listening is no failure.
-        let _ = sender.send(Arc::new(Told::from(event)));
+/// A tail for as long as somebody holds it.
+struct Followed {
+    events: broadcast::WeakSender<Arc<Told>>,
+    at: Weak<Mutex<Cursor>>,
+    heard: Weak<Heard>,
+}
+
+impl Followed {
+    fn upgrade(&self) -> Option<Tail> {
+        Some(Tail { events: self.events.upgrade()?, at: self.at.upgrade()?, heard: self.heard.upgrade()? })
+    }
+}
+
+/// Reads the log on and on.
+struct Follower {
+    gate: Gate,
+    cursor: Cursor,
+    tail: Followed,
+}
+
+impl Follower {
+    async fn run(mut self) {
+        loop {
+            let (began, ring) = (Instant::now(), self.gate.store().bell().listen_any());
+            let filter = EventFilter { limit: Some(PAGE), ..EventFilter::default() };
+            let read = self.gate.store().events(self.cursor, filter).await;
+            let Some(tail) = self.tail.upgrade() else { return };
+            match read {
+                Ok(events) if events.is_empty() => {
+                    tail.heard.note(began);
+                    drop(tail);
+                    // A quiet log is read, too, now and then: whether it can be is what others rely on.
+                    let _ = tokio::time::timeout(limits::LOG_LOOKED, ring).await;
+                }
+                Ok(events) => {
+                    let is_all = events.len() < PAGE;
+                    self.hand_out(&tail, events);
+                    // Not before all of it was told: whoever relies on hearing has heard it.
+                    if is_all {
+                        tail.heard.note(began);
+                    }
+                    let awaited = tail.events.receiver_count() > 0;
+                    drop(tail);
+                    // A reading for each commit costs a busy server its share, where nobody reads along.
+                    if is_all && !awaited {
+                        tokio::time::sleep(limits::LOG_RESTS).await;
+                    }
+                }
+                Err(error) => {
+                    drop(tail);
+                    tracing::warn!(%error, "the event log cannot be read and will be tried again");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
+    }
+
+    fn hand_out(&mut self, tail: &Tail, events: Vec<Event>) {
+        for event in events {
+            self.cursor = event.cursor;
+            if event.name == EventName::AccessChanged {
+                changes::ring(&**self.gate.store());
+            }
+            if let Ok(mut at) = tail.at.lock() {
+                *at = event.cursor;
+                // Nobody listening is no failure.
+                let _ = tail.events.send(Arc::new(Told::from(event)));
+            }
+        }
     }
 }
 

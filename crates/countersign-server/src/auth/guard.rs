@@ -1,9 +1,7 @@
 //! What every request must be before anything looks at it: for this host, from no foreign page, and JSON.
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse as _, Response};
 use countersign_api::wire::Code;
 
 use crate::app::App;
@@ -11,14 +9,7 @@ use crate::dialects::is_for_programs;
 use crate::problem::Refused;
 
 /// Refuses what no page of ours and no program of a user would send.
-pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
-    match check(&app, &request) {
-        Ok(()) => next.run(request).await,
-        Err(refused) => refused.into_response(),
-    }
-}
-
-fn check(app: &App, request: &Request) -> Result<(), Refused> {
+pub(crate) fn check(app: &App, request: &Request) -> Result<(), Refused> {
     let headers = request.headers();
     if !app.hosts.iter().any(|host| Some(host.as_str()) == host_of(request)) {
         return Err(Refused::new(Code::WrongHost));

@@ -1,10 +1,13 @@
 //! Who asks, and what they may do. A handler says whom it serves by the type of its argument.
 
+pub(crate) mod changes;
 pub(crate) mod guard;
+pub(crate) mod known;
 pub mod people;
 pub(crate) mod secret;
 pub mod tokens;
 
+use std::future::Future;
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, FromRequestParts};
@@ -14,10 +17,11 @@ use countersign::Time;
 use countersign::call::Chain;
 use countersign::event::{Draft, EventName};
 use countersign::hold::Who;
-use countersign::store::Op;
+use countersign::store::{Op, StoreError};
 use countersign_api::wire::{Code, Role};
 
 use crate::app::App;
+use crate::auth::known::Look;
 use crate::problem::Refused;
 use crate::serve::Peer;
 
@@ -35,6 +39,8 @@ pub(crate) struct Principal {
     pub(crate) by: By,
     /// When it ends.
     pub(crate) expires_at: Time,
+    /// Until when nothing but a change of the record makes another answer of this one.
+    pub(crate) settled_until: Time,
 }
 
 /// The kind of credential.
@@ -94,7 +100,7 @@ pub(crate) const GRANTERS: &[Role] = &[Role::Approver, Role::Operator];
 macro_rules! callers {
     ($($(#[$doc:meta])* $name:ident = $roles:expr;)*) => {$(
         $(#[$doc])*
-        pub(crate) struct $name(pub(crate) Principal);
+        pub(crate) struct $name(pub(crate) Arc<Principal>);
 
         impl std::ops::Deref for $name {
             type Target = Principal;
@@ -137,7 +143,7 @@ callers! {
 }
 
 /// Lets in who has a good credential, one of the roles, and room under their rate.
-async fn admit(parts: &Parts, app: &App, roles: &[Role]) -> Result<Principal, Refused> {
+async fn admit(parts: &Parts, app: &App, roles: &[Role]) -> Result<Arc<Principal>, Refused> {
     let Some(principal) = authenticate(app, &parts.headers).await? else {
         return Err(app.rates.failure(parts.extensions.get::<ConnectInfo<Peer>>().map(|peer| peer.0)));
     };
@@ -155,7 +161,7 @@ async fn admit(parts: &Parts, app: &App, roles: &[Role]) -> Result<Principal, Re
 }
 
 /// Whose credential came with the request; none where none did, or none that is good.
-async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Option<Principal>, Refused> {
+async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Option<Arc<Principal>>, Refused> {
     match (bearer(headers), cookie(app, headers)) {
         (Some(token), _) => by_token(app, token).await,
         (None, Some(cookie)) => by_cookie(app, cookie).await,
@@ -163,24 +169,63 @@ async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Option<Principal
     }
 }
 
-async fn by_token(app: &App, secret: &str) -> Result<Option<Principal>, Refused> {
-    let found = tokens::check(&**app.store(), secret).await?;
-    Ok(found.map(|(_, kept)| Principal {
-        name: kept.name.as_str().into(),
-        roles: vec![kept.role],
-        by: By::Token { secret: secret.into() },
-        expires_at: kept.expires_at,
-    }))
+async fn by_token(app: &App, secret: &str) -> Result<Option<Arc<Principal>>, Refused> {
+    let found = async {
+        let found = tokens::check(&**app.store(), secret).await?;
+        Ok(found.map(|(_, kept)| Principal {
+            name: kept.name.as_str().into(),
+            roles: vec![kept.role],
+            by: By::Token { secret: secret.into() },
+            expires_at: kept.expires_at,
+            settled_until: kept.expires_at,
+        }))
+    };
+    known_or(app, secret, found).await
 }
 
-async fn by_cookie(app: &App, cookie: &str) -> Result<Option<Principal>, Refused> {
-    let found = people::check(&**app.store(), cookie).await?;
-    Ok(found.map(|(session, roles)| Principal {
-        name: session.name.as_str().into(),
-        roles,
-        by: By::Session { cookie: cookie.into(), csrf: session.csrf.into() },
-        expires_at: session.expires_at,
-    }))
+async fn by_cookie(app: &App, cookie: &str) -> Result<Option<Arc<Principal>>, Refused> {
+    let found = async {
+        let found = people::check(&**app.store(), cookie).await?;
+        Ok(found.map(|(session, roles)| Principal {
+            name: session.name.as_str().into(),
+            roles,
+            expires_at: session.expires_at,
+            settled_until: session.settled_until(),
+            by: By::Session { cookie: cookie.into(), csrf: session.csrf.into() },
+        }))
+    };
+    known_or(app, cookie, found).await
+}
+
+/// Who has this secret: as it is known, where that still holds; else as it is found.
+async fn known_or(
+    app: &App,
+    secret: &str,
+    find: impl Future<Output = Result<Option<Principal>, StoreError>>,
+) -> Result<Option<Arc<Principal>>, Refused> {
+    let hash = secret::digest(secret);
+    let asked = match app.known.look(&hash) {
+        // Time passes for what is known, too.
+        Look::Known(principal) if app.store().now().await? < principal.settled_until => return Ok(Some(principal)),
+        Look::Known(_) => None,
+        Look::Ask(asked) => Some(asked),
+    };
+    let found = find.await?.map(Arc::new);
+    if let (Some(asked), Some(principal)) = (asked, &found) {
+        app.known.keep(hash, Arc::clone(principal), asked);
+    }
+    Ok(found)
+}
+
+/// The groups that the account of whoever decides names.
+pub(crate) async fn groups(app: &App, who: &Who) -> Result<Arc<[Arc<str>]>, Refused> {
+    let asked = match app.groups.look(who) {
+        Look::Known(groups) => return Ok(groups),
+        Look::Ask(asked) => asked,
+    };
+    let groups: Arc<[Arc<str>]> = people::groups(&**app.store(), who).await?.into();
+    app.groups.keep(who.clone(), Arc::clone(&groups), asked);
+    Ok(groups)
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

@@ -8,6 +8,7 @@ use countersign::{Time, limits as core_limits};
 use countersign_api::wire::Role;
 use serde::{Deserialize, Serialize};
 
+use crate::auth::changes::{self, Changed};
 use crate::auth::secret::{self, NoRandomness};
 use crate::limits;
 
@@ -65,13 +66,14 @@ pub struct User {
     pub groups: Vec<Arc<str>>,
 }
 
-/// Says what a person may do. Counts from their next request on; their groups stay as they are.
+/// Says what a person may do; their groups stay as they are. Counts to servers on this store from the person's next
+/// request on, to those of other processes as soon as they hear of it, and to all after [`limits::BELIEVED_FOR`].
 pub async fn put_user(store: &dyn Store, name: &str, roles: &[Role]) -> Result<(), PeopleError> {
     let kept = user(store, name).await?.unwrap_or_default();
     write_user(store, name, &Kept { roles: roles.to_vec(), ..kept }).await
 }
 
-/// Says what a person may do, and to which groups of approvers they belong.
+/// Says what a person may do, and to which groups of approvers they belong. Counts as soon as with [`put_user`].
 pub async fn put_member(
     store: &dyn Store,
     name: &str,
@@ -85,10 +87,12 @@ pub async fn put_member(
     Ok(User { name: name.to_owned(), roles: roles.to_vec(), groups: groups.to_vec() })
 }
 
-/// Forgets a person: from their next request on they may do nothing, and their links and sessions are worth nothing.
+/// Forgets a person: they may do nothing any more, and their links and sessions are worth nothing. Counts as soon as with
+/// [`put_user`].
 pub async fn remove_user(store: &dyn Store, name: &str) -> Result<(), PeopleError> {
     let record = store.record(USERS, name).await?.ok_or_else(|| PeopleError::Nobody(name.to_owned()))?;
     store.delete_record(USERS, name, Expect::Version(record.version)).await?;
+    changes::tell(store, Changed::Person { name }).await?;
     Ok(())
 }
 
@@ -121,7 +125,11 @@ async fn write_user(store: &dyn Store, name: &str, kept: &Kept) -> Result<(), Pe
         return Err(PeopleError::Agent);
     }
     let value = serde_json::to_vec(kept).map_err(damaged)?;
+    let before = store.record(USERS, name).await?;
     store.put_record(USERS, name, &value, Expect::Any, None).await?;
+    if before.is_none_or(|before| before.value != value) {
+        changes::tell(store, Changed::Person { name }).await?;
+    }
     Ok(())
 }
 
@@ -173,6 +181,13 @@ pub(crate) struct Session {
     seen_at: Time,
 }
 
+impl Session {
+    /// Until when its use need not be noted, nor looked whether it ended.
+    pub(crate) fn settled_until(&self) -> Time {
+        self.seen_at.after(limits::SEEN_EVERY).min(self.expires_at)
+    }
+}
+
 /// Trades a link for a session: once, whoever else tries at the same time.
 pub(crate) async fn sign_in(store: &dyn Store, link: &str) -> Result<(String, Session), PeopleError> {
     let id = secret::id("", link);
@@ -201,8 +216,9 @@ pub(crate) async fn sign_in(store: &dyn Store, link: &str) -> Result<(String, Se
 
 /// Ends a session.
 pub(crate) async fn sign_out(store: &dyn Store, cookie: &str) -> Result<(), Failure> {
-    match store.delete_record(SESSIONS, &secret::id("", cookie), Expect::Any).await {
-        Err(Failure::Rejected(_)) | Ok(()) => Ok(()),
+    let id = secret::id("", cookie);
+    match store.delete_record(SESSIONS, &id, Expect::Any).await {
+        Err(Failure::Rejected(_)) | Ok(()) => changes::tell(store, Changed::Session { id: &id }).await,
         Err(failure) => Err(failure),
     }
 }

@@ -1,5 +1,7 @@
 //! Secrets: random bits, kept as their hash, compared in constant time.
 
+use std::fmt::Write as _;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use sha2::{Digest as _, Sha256};
@@ -36,17 +38,32 @@ impl From<NoRandomness> for Refused {
     }
 }
 
+/// The hash of a secret.
+pub(crate) type Hash = [u8; 32];
+
+/// The hash of a secret, to find by it what is known of the secret.
+pub(crate) fn digest(secret: &str) -> Hash {
+    Sha256::digest(secret.as_bytes()).into()
+}
+
 /// The hash of a secret, in base64.
 pub(crate) fn hash(secret: &str) -> String {
-    BASE64.encode(Sha256::digest(secret.as_bytes()))
+    BASE64.encode(digest(secret))
 }
 
 /// Where a secret's record is kept: a part of its hash, so that no lookup compares the secret itself.
 pub(crate) fn id(prefix: &str, secret: &str) -> String {
-    let digest = Sha256::digest(secret.as_bytes());
-    let hex: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
-    format!("{prefix}{hex}")
+    let digest = digest(secret);
+    let mut id = String::with_capacity(prefix.len() + 2 * ID_BYTES);
+    id.push_str(prefix);
+    for byte in digest.iter().take(ID_BYTES) {
+        let _ = write!(id, "{byte:02x}");
+    }
+    id
 }
+
+/// Bytes of the hash in an id.
+const ID_BYTES: usize = 12;
 
 /// Whether a secret has this hash, in time that does not tell how much of it is right.
 pub(crate) fn matches(secret: &str, expected: &str) -> bool {

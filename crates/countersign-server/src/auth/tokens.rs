@@ -5,6 +5,7 @@ use countersign::{Time, limits as core_limits};
 use countersign_api::wire::{self, MadeToken, NewToken, Role, timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::auth::changes::{self, Changed};
 use crate::auth::secret::{self, NoRandomness};
 use crate::limits;
 
@@ -132,7 +133,8 @@ pub async fn list(store: &dyn Store, after: Option<&str>, limit: usize) -> Resul
     records.iter().map(shown).collect()
 }
 
-/// Ends a token: from the next request on it is nothing. Ending it again changes nothing.
+/// Ends a token: to servers on this store it is nothing from the next request on, to those of other processes as soon as
+/// they hear of it, and to none of them for longer than [`limits::BELIEVED_FOR`]. Ending it again changes nothing.
 pub async fn revoke(store: &dyn Store, id: &str, by: &str) -> Result<wire::Token, TokenError> {
     let record = store.record(NAMESPACE, id).await?.ok_or(TokenError::NotFound)?;
     let mut kept: Kept = serde_json::from_slice(&record.value).map_err(damaged)?;
@@ -142,6 +144,7 @@ pub async fn revoke(store: &dyn Store, id: &str, by: &str) -> Result<wire::Token
         let value = serde_json::to_vec(&kept).map_err(damaged)?;
         let life = now.until(kept.expires_at) + limits::TOKEN_KEPT;
         store.put_record(NAMESPACE, id, &value, Expect::Version(record.version), Some(life)).await?;
+        changes::tell(store, Changed::Token { id, by }).await?;
     }
     Ok(kept.shown(id.to_owned(), now))
 }

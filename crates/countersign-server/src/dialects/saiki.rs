@@ -3,6 +3,8 @@
 //! An `executionId` is the id of a hold, and a hold is bound to one digest for good: naming it names what is approved.
 //! Saiki knows two answers, "done" and "not found or expired"; whatever else stands in the way is one of our problems.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -181,7 +183,7 @@ async fn upgrade(
 }
 
 /// Asks what waits and what comes, and takes answers, until either side goes. A client that comes back is asked anew.
-async fn talk(app: App, principal: Principal, mut feed: Feed, mut socket: WebSocket) {
+async fn talk(app: App, principal: Arc<Principal>, mut feed: Feed, mut socket: WebSocket) {
     let why = loop {
         let message = tokio::select! {
             received = socket.recv() => match received {

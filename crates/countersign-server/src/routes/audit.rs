@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::{Json, routing};
+use axum::routing;
 use countersign::CallId;
 use countersign::event::{Event, EventName};
 use countersign::store::EventFilter;
@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use crate::app::App;
 use crate::auth::Auditor;
+use crate::json::Json;
 use crate::list::List;
 use crate::problem::Answer;
 use crate::table::{Route, get};

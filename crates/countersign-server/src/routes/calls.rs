@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use axum::{Json, routing};
+use axum::routing;
 use countersign::call::{CallState, Resolution};
 use countersign::hold::HoldState;
 use countersign::store::{CallFilter, Op};
@@ -16,10 +16,11 @@ use serde::Deserialize;
 use crate::app::App;
 use crate::auth::{Agent, Anyone, Operator, Principal};
 use crate::extract::{Body, Id, Query};
+use crate::json::Json;
 use crate::limits;
 use crate::list::List;
 use crate::problem::{Answer, Refused};
-use crate::routes::run::{claimed, handed_out, own};
+use crate::routes::run::{claimed, handed_out, origin, own};
 use crate::table::{Route, get, post};
 use crate::trace::{self, SPANS};
 
@@ -58,10 +59,11 @@ async fn submit(State(app): State<App>, caller: Agent, Body(new): Body<wire::New
             return Ok(Json(handed_out(&app, permit)?).into_response());
         }
         Claimed::Not(call) if claim && call.state == CallState::Allowed => {
-            return Ok(Json(claimed(&app, &call, call.definition, executor).await?).into_response());
+            return Ok(Json(claimed(&app, call.id, call.definition, executor).await?).into_response());
         }
         Claimed::Not(call) => call,
     };
+    app.seen.note(&call);
     trace::tell(&call);
     let status = if call.state == CallState::Pending { StatusCode::ACCEPTED } else { StatusCode::OK };
     Ok((status, Json(wire::Call::from(&*call))).into_response())
@@ -156,7 +158,7 @@ async fn cancel(
     Id(id): Id<CallId>,
     Body(_): Body<wire::Cancel>,
 ) -> Answer<Json<wire::Call>> {
-    own(&app, &caller.0, id).await?;
+    origin(&app, &caller.0, id).await?;
     Ok(Json(wire::Call::from(&*app.gate.cancel(id).await?)))
 }
 

@@ -1,12 +1,13 @@
 //! Deliveries: who was told, and whether it arrived.
 
 use axum::extract::State;
-use axum::{Json, routing};
+use axum::routing;
 use countersign_api::wire::{self, Code, Page};
 
 use crate::app::App;
 use crate::auth::Operator;
 use crate::extract::Id;
+use crate::json::Json;
 use crate::list::List;
 use crate::notify::{self, NotifyError};
 use crate::problem::{Answer, Refused};

@@ -2,13 +2,15 @@
 
 use std::convert::Infallible;
 
+use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::HeaderMap;
-use axum::response::sse::{Event as Sent, KeepAlive, Sse};
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing;
 use countersign::event::Cursor;
-use futures::stream::{Stream, unfold};
+use futures::stream::unfold;
 use serde::Deserialize;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::app::App;
 use crate::auth::Anyone;
@@ -18,7 +20,6 @@ use crate::limits;
 use crate::problem::Answer;
 use crate::routes::cursor;
 use crate::table::{Route, get};
-use crate::tail::Told;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -43,30 +44,36 @@ async fn stream(
     caller: Anyone,
     headers: HeaderMap,
     Query(query): Query<StreamQuery>,
-) -> Answer<Sse<impl Stream<Item = Result<Sent, Infallible>>>> {
+) -> Answer<Response> {
     // A browser that reconnects says where it was; that is later than where the page once began.
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty());
     let after = cursor::<Cursor>(last.or(query.after.as_deref()))?;
     let feed = Feed::begin(app, caller.0, after)?;
-    let sent = unfold(feed, async |mut feed| feed.next().await.map(|item| (Ok(sent(&item)), feed)));
-    Ok(Sse::new(sent).keep_alive(KeepAlive::new().interval(limits::KEEP_ALIVE)))
+    let mut alive = interval_at(Instant::now() + limits::KEEP_ALIVE, limits::KEEP_ALIVE);
+    alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let frames = unfold((feed, alive), async |(mut feed, mut alive)| {
+        let frame = tokio::select! {
+            biased;
+            item = feed.next() => frame(&item?),
+            _ = alive.tick() => ALIVE,
+        };
+        Some((Ok::<_, Infallible>(frame), (feed, alive)))
+    });
+    let kind = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
+    Ok((kind, Body::from_stream(frames)).into_response())
 }
 
-fn sent(item: &Item) -> Sent {
+/// What a quiet stream says now and then.
+const ALIVE: Bytes = Bytes::from_static(b":\n\n");
+const RESYNC: Bytes = Bytes::from_static(b"event: resync\ndata: {}\n\n");
+
+/// A thousand readers share the bytes of an event.
+fn frame(item: &Item) -> Bytes {
+    // An event that cannot be told must not pass for one that did not happen.
     match item {
-        Item::Waiting(event) => told(event),
-        Item::Event(event) => told(event).id(event.cursor.to_string()),
-        Item::Ready(cursor) => {
-            Sent::default().event("ready").id(cursor.to_string()).data(format!("{{\"cursor\":\"{cursor}\"}}"))
-        }
-        Item::Resync => Sent::default().event("resync").data("{}"),
-    }
-}
-
-fn told(event: &Told) -> Sent {
-    match event.text() {
-        Some(text) => Sent::default().event(event.name.as_str()).data(text),
-        // An event that cannot be told must not pass for one that did not happen.
-        None => Sent::default().event("resync").data("{}"),
+        Item::Waiting(event) => event.frame_out_of_order().unwrap_or(RESYNC),
+        Item::Event(event) => event.frame().unwrap_or(RESYNC),
+        Item::Ready(cursor) => format!("event: ready\nid: {cursor}\ndata: {{\"cursor\":\"{cursor}\"}}\n\n").into(),
+        Item::Resync => RESYNC,
     }
 }

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::{Json, routing};
+use axum::routing;
 use countersign::grant::Grant;
 use countersign::hold::Who;
 use countersign::store::Op;
@@ -14,6 +14,7 @@ use serde::Deserialize;
 use crate::app::App;
 use crate::auth::{Granter, Operator, Principal};
 use crate::extract::{Body, Id};
+use crate::json::Json;
 use crate::list::List;
 use crate::problem::{Answer, Refused};
 use crate::table::{Route, delete, get, post};

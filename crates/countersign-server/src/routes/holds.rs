@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::{Json, routing};
+use axum::routing;
 use countersign::store::CallFilter;
 use countersign::{Decision, Definition, Hold, HoldId};
 use countersign_api::wire::{self, Code, Page, Warning, timestamp};
 use serde::Deserialize;
 
 use crate::app::App;
-use crate::auth::{Approver, Principal, people};
+use crate::auth::{Approver, Principal, groups};
 use crate::extract::{Body, Id};
+use crate::json::Json;
 use crate::limits;
 use crate::list::List;
 use crate::problem::{Answer, Refused};
@@ -148,7 +149,7 @@ pub(crate) async fn decide_as(
     let digest = body.digest;
     let answer = body.answer().map_err(|why| Refused::because(Code::InvalidDecision, why))?;
     let (who, channel) = caller.decider();
-    let groups = people::groups(&**app.store(), &who).await?;
+    let groups = groups(app, &who).await?;
     let decided = app.gate.decide_among(id, Decision::new(who, channel, digest, answer), &groups).await?;
     trace::tell(&decided.call);
     trace::tell_hold(id);

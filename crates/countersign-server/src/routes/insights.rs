@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::{Json, routing};
+use axum::routing;
 use countersign::event::{Cursor, Event, EventName};
 use countersign::store::EventFilter;
 use countersign::wrapper::runs_programs;
@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::app::App;
 use crate::auth::Overseer;
 use crate::extract::Query;
+use crate::json::Json;
 use crate::limits;
 use crate::problem::Answer;
 use crate::table::{Route, get};

@@ -1,13 +1,14 @@
 //! Stopping everything, and letting it go on.
 
 use axum::extract::State;
-use axum::{Json, routing};
+use axum::routing;
 use countersign::limits as core_limits;
 use countersign_api::wire::{self, Code};
 
 use crate::app::App;
 use crate::auth::Operator;
 use crate::extract::Body;
+use crate::json::Json;
 use crate::problem::{Answer, Refused};
 use crate::table::{Route, post};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::{Json, routing};
+use axum::routing;
 use countersign::call::Declared;
 use countersign::digest::argument_digest;
 use countersign::grant::Grant;
@@ -15,6 +15,7 @@ use countersign_api::wire::{self, Code};
 use crate::app::App;
 use crate::auth::Granter;
 use crate::extract::Body;
+use crate::json::Json;
 use crate::problem::{Answer, Refused};
 use crate::table::{Route, get, post};
 

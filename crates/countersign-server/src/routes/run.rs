@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::{Json, routing};
+use axum::routing;
 use countersign::call::{CallState, Outcome};
 use countersign::digest::DefinitionDigest;
 use countersign::json::Bounds;
@@ -17,7 +17,9 @@ use sha2::{Digest as _, Sha256};
 use crate::app::App;
 use crate::auth::{Agent, Principal};
 use crate::extract::{Body, Id};
+use crate::json::Json;
 use crate::problem::{Answer, Refused};
+use crate::seen::Origin;
 use crate::table::{Route, post};
 use crate::trace::{self, SPANS};
 
@@ -50,17 +52,29 @@ pub(super) async fn own(app: &App, caller: &Principal, id: CallId) -> Answer<Arc
     }
 }
 
+/// Where a call comes from that the caller may see; read only where it was not seen before.
+pub(super) async fn origin(app: &App, caller: &Principal, id: CallId) -> Answer<Origin> {
+    let origin = match app.seen.find(id) {
+        Some(origin) => origin,
+        None => app.seen.note(&*app.gate.get(id).await?),
+    };
+    match caller.is_agent() && origin.principal != caller.name {
+        true => Err(Refused::not_found()),
+        false => Ok(origin),
+    }
+}
+
 async fn claim(
     State(app): State<App>,
     caller: Agent,
     Id(id): Id<CallId>,
     Body(body): Body<wire::Claim>,
 ) -> Answer<Json<wire::Claimed>> {
-    let call = own(&app, &caller.0, id).await?;
-    if !app.sessions.may_be_claimed(&call).await? {
+    let origin = origin(&app, &caller.0, id).await?;
+    if origin.in_run && !app.sessions.may_be_claimed(&*app.gate.get(id).await?).await? {
         return Err(Refused::because(Code::WrongState, "the agent's own server runs this call"));
     }
-    claimed(&app, &call, body.definition.or(call.definition), body.executor).await.map(Json)
+    claimed(&app, id, body.definition.or(origin.definition), body.executor).await.map(Json)
 }
 
 /// The gate for a claim by this name, if it has one: then the same claim may be asked for again.
@@ -79,11 +93,11 @@ pub(super) fn claiming(gate: &Gate, executor: Option<String>) -> Answer<Gate> {
 #[tracing::instrument(level = "debug", target = SPANS, name = "claim", skip_all, fields(call, hold, state))]
 pub(super) async fn claimed(
     app: &App,
-    call: &Call,
+    call: CallId,
     definition: Option<DefinitionDigest>,
     executor: Option<String>,
 ) -> Answer<wire::Claimed> {
-    match claiming(&app.gate, executor)?.claim(call.id, definition).await? {
+    match claiming(&app.gate, executor)?.claim(call, definition).await? {
         Claimed::Permit(permit) => {
             trace::tell(permit.call());
             handed_out(app, permit)
@@ -151,7 +165,7 @@ async fn renew(
     Id(id): Id<CallId>,
     Body(body): Body<wire::Renew>,
 ) -> Answer<Json<wire::Renewed>> {
-    own(&app, &caller.0, id).await?;
+    origin(&app, &caller.0, id).await?;
     let applied = app.store().run(Op::Renew { call: id, fence: body.fence, lease: app.limits.lease() }).await?;
     let lease =
         applied.call.as_ref().and_then(|call| call.lease.clone()).ok_or_else(|| Refused::new(Code::WrongState))?;
@@ -165,7 +179,7 @@ async fn ask(
     Id(id): Id<CallId>,
     Body(body): Body<wire::NewHold>,
 ) -> Answer<(StatusCode, Json<wire::HoldBrief>)> {
-    own(&app, &caller.0, id).await?;
+    origin(&app, &caller.0, id).await?;
     let hold = match &body.key {
         None => HoldId::new(),
         Some(key) if key.len() <= core_limits::NAME_BYTES => asked_as(id, body.fence, key),
@@ -219,7 +233,7 @@ async fn report(
     Id(id): Id<CallId>,
     Body(body): Body<wire::NewOutcome>,
 ) -> Answer<Json<wire::Call>> {
-    own(&app, &caller.0, id).await?;
+    origin(&app, &caller.0, id).await?;
     let fence = body.fence;
     let call = app.gate.finish(id, fence, bounded(&app, body.outcome())).await?;
     trace::tell(&call);

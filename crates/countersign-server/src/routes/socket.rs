@@ -1,5 +1,7 @@
 //! The stream of events on a WebSocket, and decisions on the same one.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::response::Response;
@@ -33,7 +35,7 @@ async fn upgrade(
 }
 
 /// Speaks until either side goes. What cannot be sent ends the talk: the client begins anew from its cursor.
-async fn talk(app: App, principal: Principal, mut socket: WebSocket) {
+async fn talk(app: App, principal: Arc<Principal>, mut socket: WebSocket) {
     let mut feed: Option<Feed> = None;
     let why = loop {
         let next = async {
@@ -85,7 +87,7 @@ fn shown(item: &Item) -> Option<ToSocket> {
     }
 }
 
-async fn answer(app: &App, principal: &Principal, text: &str, feed: &mut Option<Feed>) -> Option<ToSocket> {
+async fn answer(app: &App, principal: &Arc<Principal>, text: &str, feed: &mut Option<Feed>) -> Option<ToSocket> {
     let message: FromSocket = match serde_json::from_str(text) {
         Ok(message) => message,
         Err(error) => {
@@ -103,7 +105,7 @@ async fn answer(app: &App, principal: &Principal, text: &str, feed: &mut Option<
 
 async fn handle(
     app: &App,
-    principal: &Principal,
+    principal: &Arc<Principal>,
     message: FromSocket,
     feed: &mut Option<Feed>,
 ) -> Answer<Option<wire::Decided>> {
@@ -111,7 +113,7 @@ async fn handle(
     match (message.r#type.as_str(), message.after, message.hold, message.decision) {
         ("subscribe", after, None, None) => {
             let after = cursor::<Cursor>(after.as_deref())?;
-            *feed = Some(Feed::begin(app.clone(), principal.clone(), after)?);
+            *feed = Some(Feed::begin(app.clone(), Arc::clone(principal), after)?);
             Ok(None)
         }
         ("decide", None, Some(hold), Some(decision)) => {

@@ -3,11 +3,12 @@
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
-use axum::{Json, routing};
+use axum::routing;
 use countersign::store::CallFilter;
 use countersign_api::wire::Health;
 
 use crate::app::App;
+use crate::json::Json;
 use crate::metrics::Gauges;
 use crate::problem::Answer;
 use crate::table::{Route, get};

@@ -2,13 +2,14 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::{Json, routing};
+use axum::routing;
 use countersign_api::wire::{self, Code, Page};
 
 use crate::app::App;
 use crate::auth::Operator;
 use crate::auth::tokens::{self, TokenError};
 use crate::extract::{Body, Id};
+use crate::json::Json;
 use crate::list::List;
 use crate::problem::{Answer, Refused};
 use crate::table::{Route, delete, get, post};

@@ -3,7 +3,7 @@
 use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
-use axum::{Json, routing};
+use axum::routing;
 use countersign::Path;
 use countersign_api::wire::{Code, Me, SignIn, timestamp};
 
@@ -11,6 +11,7 @@ use crate::app::App;
 use crate::auth::people::{self, PeopleError};
 use crate::auth::{Anyone, By, Principal};
 use crate::extract::Body;
+use crate::json::Json;
 use crate::limits;
 use crate::problem::{Answer, Refused};
 use crate::serve::Peer;
@@ -49,8 +50,9 @@ async fn sign_in(
     };
     let found = people::check(&**app.store(), &cookie).await?;
     let (_, roles) = found.ok_or_else(|| Refused::because(Code::Forbidden, "nobody said what you may do"))?;
+    let settled_until = session.settled_until();
     let by = By::Session { cookie: cookie.as_str().into(), csrf: session.csrf.into() };
-    let principal = Principal { name: session.name.into(), roles, by, expires_at: session.expires_at };
+    let principal = Principal { name: session.name.into(), roles, by, expires_at: session.expires_at, settled_until };
     let mut response = Json(about(&app, &principal).await?).into_response();
     set_cookie(&app, &mut response, &cookie, limits::APPROVER_LIFE.as_secs())?;
     Ok(response)

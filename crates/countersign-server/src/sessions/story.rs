@@ -338,6 +338,7 @@ fn told(event: &Event, call: &Arc<Call>) -> Option<SessionEvent> {
         | EventName::HaltSet
         | EventName::HaltLifted
         | EventName::AccessRefused
+        | EventName::AccessChanged
         | EventName::CheckpointSigned => None,
     }
 }

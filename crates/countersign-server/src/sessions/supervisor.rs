@@ -215,6 +215,7 @@ fn may_wake(name: EventName) -> bool {
         | EventName::HaltSet
         | EventName::HaltLifted
         | EventName::AccessRefused
+        | EventName::AccessChanged
         | EventName::CheckpointSigned => false,
     }
 }

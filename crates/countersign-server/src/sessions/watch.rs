@@ -32,7 +32,7 @@ pub(crate) struct Watched {
 /// One reader's stream.
 pub(crate) struct Watch {
     app: App,
-    principal: Principal,
+    principal: Arc<Principal>,
     reader: SessionReader,
     key: Key,
     chain: Chain,
@@ -63,7 +63,7 @@ impl Watch {
     /// Begins after a place, or with the beginning of the session.
     pub(crate) async fn begin(
         app: App,
-        principal: Principal,
+        principal: Arc<Principal>,
         reader: SessionReader,
         after: Option<Mark>,
     ) -> Answer<Watch> {

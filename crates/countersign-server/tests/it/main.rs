@@ -14,6 +14,7 @@ mod pages;
 mod people;
 mod receivers;
 mod remote;
+mod revoked;
 mod saiki;
 mod scenarios;
 mod sessions;

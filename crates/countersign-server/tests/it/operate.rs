@@ -121,8 +121,8 @@ async fn the_server_ends_with_its_last_answer() {
     let call = agent.submit("write_file", json!({})).await.expect(202);
     let path = format!("/v1/calls/{}?wait=60", text(&call, "id"));
     let waiting = tokio::spawn(async move { agent.get(&path).await.expect(200) });
-    // The tail listens, too.
-    while stage.gate.store().bell().listeners() < 2 {
+    // The tail listens, too, and whoever remembers credentials or groups.
+    while stage.gate.store().bell().listeners() < 4 {
         tokio::task::yield_now().await;
     }
     stage.end().await;

@@ -126,6 +126,11 @@ async fn every_credential_ends() {
     let revoke = format!("/v1/tokens/{}", made["id"].as_str().unwrap());
     assert_eq!(operator.delete(&revoke).await.expect(200)["live"], false);
     bo.get("/v1/holds").await.problem(401, "unauthenticated");
+    let made = operator.post("/v1/tokens", &json!({ "role": "agent", "name": "worker" })).await.expect(201);
+    let worker = stage.nobody().token(made["token"].as_str().unwrap());
+    worker.get("/v1/me").await.expect(200);
+    operator.delete(&format!("/v1/tokens/{}", made["id"].as_str().unwrap())).await.expect(200);
+    worker.get("/v1/me").await.problem(401, "unauthenticated");
 
     test.advance(Duration::from_secs(11 * 60)).await;
     stage.nobody().post("/v1/sign-in", &json!({ "link": spent })).await.problem(410, "link_spent");
