@@ -43,6 +43,9 @@ pub const END_WITHIN: Duration = Duration::from_secs(1);
 pub const CLIENT_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes of one message of the server's; results may carry pictures. A server that sends more is stopped.
 pub const SERVER_MESSAGE_BYTES: usize = 32 * 1024 * 1024;
+/// Bytes of all messages together that the servers at an address may have in one gateway's memory while they are read
+/// and until they are handed on.
+pub const ANSWERS_BYTES: usize = 8 * SERVER_MESSAGE_BYTES;
 /// Bytes of one line of the server's standard error that are told; the rest of the line is left out.
 pub const TOLD_BYTES: usize = 4 * 1024;
 /// Calls of one client that may be in hand at once.
@@ -57,7 +60,7 @@ pub const OWN_LISTING_WITHIN: Duration = Duration::from_secs(20);
 pub const WAIT: Duration = Duration::from_secs(50);
 /// How often a waiting client is told that its call still waits.
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
-/// How long a server may take to answer a call.
+/// How long a server may take to answer a call; at an address, any other request that is to have an end, too.
 pub const RUN_WITHIN: Duration = Duration::from_secs(15 * 60);
 /// How long a hold without a caller stays open, and an outcome that nobody got is kept.
 pub const LINGER: Duration = Duration::from_secs(10 * 60);
@@ -71,11 +74,19 @@ pub const NOTICE_WITHIN: Duration = Duration::from_secs(30);
 pub const BEHIND: usize = 256;
 /// Conversations over HTTP at once, each with a connection of its own to the server.
 pub const CONVERSATIONS: usize = 256;
+/// Those of one principal: beyond them, the one that was idle longest ends for a new one.
+pub const CONVERSATIONS_OF_ONE: usize = 32;
 /// How long a conversation over HTTP stays without anybody reading or asking.
 pub const IDLE: Duration = Duration::from_secs(30 * 60);
 /// How long a client over HTTP may wait for the head of an answer; then it is told that a stream begins.
 pub const HEAD_WITHIN: Duration = Duration::from_secs(2);
 /// Legs of one wait for which a client is told to go on; common clients give up after ten.
 pub const LEGS: usize = 9;
+/// Bytes of a form that is put before a person in their client. What is longer is decided elsewhere.
+pub const PROMPT_BYTES: usize = 4 * 1024;
+/// Bytes of a request that is kept for a task. One that is longer waits in another way.
+pub const TASK_BYTES: usize = 512 * 1024;
+/// How often the client of a task should ask how it stands.
+pub const TASK_POLL: Duration = Duration::from_secs(2);
 /// Calls that the status server lists at once.
 pub const STATUS_CALLS: usize = 100;

@@ -23,16 +23,19 @@ pub(crate) struct Lane(pub(crate) u64);
 pub(crate) enum Caller {
     Pipe(Arc<Pipe>),
     Exchange(Arc<Exchange>),
+    /// Nobody: whoever wants to know will ask.
+    Nobody,
 }
 
 impl Caller {
     /// The last thing this message is answered with. An error means that nobody reads it.
     pub(crate) async fn answer(&self, line: String) -> io::Result<()> {
         match self {
-            Caller::Pipe(pipe) => pipe.send(&line).await,
+            Caller::Pipe(pipe) => pipe.send(line).await,
             Caller::Exchange(exchange) => {
                 exchange.to.send(Said::Answer(line)).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
             }
+            Caller::Nobody => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
@@ -40,14 +43,15 @@ impl Caller {
     /// misses it, and keeps nobody waiting.
     pub(crate) async fn note(&self, line: String) {
         match self {
-            Caller::Pipe(pipe) => drop(pipe.send(&line).await),
+            Caller::Pipe(pipe) => drop(pipe.send(line).await),
             Caller::Exchange(exchange) => drop(exchange.to.try_send(Said::Note(line))),
+            Caller::Nobody => {}
         }
     }
 
     pub(crate) fn lane(&self) -> Lane {
         match self {
-            Caller::Pipe(_) => Lane(0),
+            Caller::Pipe(_) | Caller::Nobody => Lane(0),
             Caller::Exchange(exchange) => exchange.lane,
         }
     }
@@ -55,7 +59,7 @@ impl Caller {
     /// Is cancelled when nobody reads answers any more. On a pipe that shows where the input ends.
     pub(crate) fn gone(&self) -> CancellationToken {
         match self {
-            Caller::Pipe(_) => CancellationToken::new(),
+            Caller::Pipe(_) | Caller::Nobody => CancellationToken::new(),
             Caller::Exchange(exchange) => exchange.gone.clone(),
         }
     }
@@ -202,7 +206,7 @@ impl Client {
     /// Passes on what the server says on its own, or about a request of ours. False where nobody hears it.
     pub(crate) async fn tell(&self, line: String, about: Option<&Id>) -> bool {
         match self {
-            Client::Pipe(pipe) => pipe.send(&line).await.is_ok(),
+            Client::Pipe(pipe) => pipe.send(line).await.is_ok(),
             Client::Http(ears) => ears.tell(line, about),
         }
     }

@@ -8,14 +8,15 @@ use countersign::schema::Schema;
 use countersign::{Definition, Json, ToolId, limits};
 use serde_json::value::RawValue;
 
-use super::pins::{Identity, Snapshot, pinned};
+use super::pins::{Allowing, Identity, Snapshot, pinned};
 use crate::looks::look;
 
 /// One tool as the server lists it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Listed {
     pub(crate) definition: Arc<Definition>,
     pub(crate) snapshot: Snapshot,
+    pub(crate) allowing: Allowing,
 }
 
 /// What is known of a name.
@@ -96,7 +97,7 @@ fn read_tool(server: &Arc<str>, identity: &Identity, raw: &RawValue) -> Option<(
             let definition = Arc::new(definition(ToolId::on(Arc::clone(server), Arc::clone(&name)), &pinned));
             let digest = definition.digest();
             let snapshot = Snapshot { definition: pinned, identity: identity.clone(), digest };
-            Entry::Listed(Arc::new(Listed { definition, snapshot }))
+            Entry::Listed(Arc::new(Listed { definition, snapshot, allowing: Allowing::default() }))
         }
         Err(why) => Entry::Unreadable(why.into()),
     };

@@ -35,7 +35,7 @@ impl Conversation {
                 (Arc::clone(&core), tokio::spawn(core.read_server(stdout)), Some(process))
             }
             Kind::Address(address) => {
-                let (wire, heard) = Wire::new(address);
+                let (wire, heard) = Wire::new(address, Arc::clone(&shared.budget), shared.run_within);
                 let core = Arc::new(Core::new(shared, path, client, Link::to_address(wire)));
                 (Arc::clone(&core), tokio::spawn(core.hear_address(heard)), None)
             }

@@ -8,19 +8,21 @@ use std::task::{Context, Poll};
 use serde_json::Value;
 use tokio::io::{AsyncRead, ReadBuf};
 
+use super::able::Able;
 use super::frame::{Frame, Lines};
 use super::message::{Envelope, Id, pick};
-use super::request::{Renamed, Request};
+use super::request::{Renamed, Request, meta};
 use super::words;
 
 const INPUTS: usize = 50_000;
 
-const MESSAGES: [&str; 6] = [
+const MESSAGES: [&str; 7] = [
     r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","arguments":{"a":[1,{"b":"\u0041"}]},"_meta":{"progressToken":1}}}"#,
     r#"{"id":"a-1","params":{"arguments":{},"name":"t","task":{}},"method":"tools/call","odd":[1, 2]}"#,
     r#"{"jsonrpc":"2.0","id":1.5e3,"result":{"content":[{"type":"text","text":"é"}],"isError":false}}"#,
     r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"x"}}"#,
     r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#,
+    r#"{"id":8,"method":"tools/call","params":{"name":"t","requestState":"countersign.x","inputResponses":{"countersign":{"action":"accept"}},"_meta":{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{"url":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}}}}"#,
     r#"{"id":2,"method":"tools/list","params":{"cursor":"x","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#,
 ];
 
@@ -161,6 +163,13 @@ fn no_message_crashes_its_reader_or_is_read_in_another_way() {
             let out: Value = serde_json::from_str(&out).unwrap();
             assert_eq!(out["params"]["name"], plain["params"]["name"], "{text}");
             assert_eq!(out["id"], "ours");
+            let params = out["params"].as_object().unwrap();
+            let is_bare = !params.contains_key("requestState") && !params.contains_key("inputResponses");
+            assert!(is_bare || request.state.is_none(), "{text}");
+            if let Some(kept) = request.kept() {
+                let kept = Envelope::read(&kept).unwrap_or_else(|error| panic!("{error}: {text}"));
+                assert!(!meta(kept.params).is_some_and(|meta| Able::declared(meta).tasks), "{text}");
+            }
             assert!(pick(&words::error(Some(&request.id), -1, &text), ["id"]).is_ok(), "{text}");
         }
         assert!(read > INPUTS / 20 && calls > INPUTS / 100, "the mutations leave too little: {read}, {calls}");

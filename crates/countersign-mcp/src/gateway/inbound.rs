@@ -5,11 +5,12 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio::io::AsyncRead;
 
+use super::able::Able;
 use super::caller::Caller;
 use super::frame::{Frame, Lines};
 use super::link::Missing;
 use super::message::{Envelope, Id, is_spelling_of, pick, range_of, splice};
-use super::request::{Request, progress_token};
+use super::request::{Request, meta, progress_token};
 use super::words::{self, INTERNAL, INVALID_PARAMS, INVALID_REQUEST, NO_METHOD, PARSE_ERROR};
 use super::{Core, InHand};
 use crate::limits;
@@ -28,7 +29,7 @@ impl Relay {
         let raw = envelope.id?;
         // Requests over HTTP share a connection to the server: what one of them names must be nobody else's.
         let token = match caller {
-            Caller::Pipe(_) => None,
+            Caller::Pipe(_) | Caller::Nobody => None,
             Caller::Exchange(_) => progress_token(envelope.params),
         };
         let mut ids = vec![range_of(line, raw.get())?];
@@ -41,6 +42,12 @@ impl Relay {
         let edits: Vec<_> = self.ids.iter().map(|range| (range.clone(), ours.0.as_str())).collect();
         splice(&self.line, &edits)
     }
+}
+
+/// Whether a message asks what there is, for a client that would take tasks of ours.
+fn offers_tasks(envelope: &Envelope<'_>) -> bool {
+    envelope.method.as_deref() == Some("server/discover")
+        && meta(envelope.params).is_some_and(|meta| Able::declared(meta).tasks)
 }
 
 impl Core {
@@ -74,9 +81,16 @@ impl Core {
             }
         };
         match envelope.method.as_deref() {
+            None if self.takes_answer(&envelope) => {}
             Some("tools/call") => self.take_call(line, &envelope, caller).await,
             Some("tools/list") => self.relay(line, &envelope, caller).await,
             Some("notifications/cancelled") => self.take_cancel(line, &envelope, caller).await,
+            Some("tasks/get" | "tasks/update" | "tasks/cancel") if self.takes_task(&envelope, caller).await => {}
+            Some(_) if offers_tasks(&envelope) => self.relay(line, &envelope, caller).await,
+            Some("initialize") => {
+                self.greeted_by(Able::greeted(&envelope));
+                self.pass(line, &envelope, caller).await;
+            }
             Some("notifications/initialized") => {
                 self.forward(line).await;
                 self.listing.want();
@@ -85,15 +99,30 @@ impl Core {
                 let id = envelope.id.and_then(Id::read);
                 self.refuse(caller, id.as_ref(), NO_METHOD, "there is no such method; it is `tools/call`").await;
             }
-            Some(_) if envelope.id.is_some() && matches!(caller, Caller::Exchange(_)) => {
-                self.relay(line, &envelope, caller).await;
-            }
-            Some(_) | None => self.forward(line).await,
+            Some(_) | None => self.pass(line, &envelope, caller).await,
         }
     }
 
+    /// Passes on what is the server's business alone.
+    async fn pass(self: &Arc<Self>, line: &str, envelope: &Envelope<'_>, caller: &Caller) {
+        let is_request = envelope.method.is_some() && envelope.id.is_some();
+        match caller {
+            Caller::Exchange(_) if is_request => self.relay(line, envelope, caller).await,
+            Caller::Exchange(_) | Caller::Pipe(_) | Caller::Nobody => self.forward(line).await,
+        }
+    }
+
+    /// Takes an answer to a prompt of ours. No such answer goes any further, not even one that nobody waits for.
+    fn takes_answer(&self, envelope: &Envelope<'_>) -> bool {
+        let Some(id) = envelope.id.and_then(Id::read).filter(|id| self.prompts.is_ours(id)) else { return false };
+        if !self.prompts.answered(&id, envelope) {
+            self.note("an answer of the client's was ignored: nobody waits for it any more");
+        }
+        true
+    }
+
     async fn forward(&self, line: &str) {
-        if self.link.send(line).await.is_err() {
+        if self.link.send(line.to_owned()).await.is_err() {
             self.note("the server takes no more messages");
         }
     }
@@ -128,7 +157,7 @@ impl Core {
         };
         let left = caller.gone().child_token();
         if self.take(&request.id, InHand::Call(left.clone()), caller).await {
-            self.tasks.spawn(Arc::clone(self).attend(request, caller.clone(), left));
+            self.tasks.spawn(Arc::clone(self).attend(Box::new(request), caller.clone(), left));
         }
     }
 
@@ -138,6 +167,7 @@ impl Core {
             return self.refuse(caller, None, INVALID_REQUEST, "an id must be a string or a number").await;
         };
         let is_listing = envelope.method.as_deref() == Some("tools/list");
+        let offers_tasks = offers_tasks(envelope);
         let (core, caller) = (Arc::clone(self), caller.clone());
         self.tasks.spawn(async move {
             let Some(answer) = core.relayed(&relay, &caller).await else { return };
@@ -146,7 +176,10 @@ impl Core {
                     .list_for_client(&relay.id, &answer)
                     .await
                     .map_err(|why| format!("the server's list of tools cannot be used: {why}")),
-                Ok(answer) => words::under(&relay.id, &answer).ok_or_else(|| "it cannot be read".to_owned()),
+                Ok(answer) => {
+                    let answer = if offers_tasks { words::offering_tasks(&answer).unwrap_or(answer) } else { answer };
+                    words::under(&relay.id, &answer).ok_or_else(|| "it cannot be read".to_owned())
+                }
                 Err(missing) => Err(missing.to_string()),
             };
             let answer = answer.unwrap_or_else(|why| words::error(Some(&relay.id), INTERNAL, &why));
@@ -162,13 +195,13 @@ impl Core {
         }
         let _attached = self.client.attach(&asked.id, caller, &relay.id, relay.token.as_ref());
         let line = relay.under(&asked.id)?;
-        let answer = match self.link.send(&line).await {
+        let answer = match self.link.send(line).await {
             Err(error) => Err(Missing::Cut(error.to_string())),
             Ok(()) => tokio::select! {
                 answer = asked.answer() => answer,
                 () = caller.gone().cancelled_owned() => {
                     self.in_hand().remove(&(caller.lane(), relay.id.clone()));
-                    let _ = self.link.send(&words::cancelled(&asked.id, "the client is gone")).await;
+                    let _ = self.link.send(words::cancelled(&asked.id, "the client is gone")).await;
                     return None;
                 }
             },
@@ -178,7 +211,7 @@ impl Core {
     }
 
     /// Takes a request in hand; false where that cannot be.
-    async fn take(&self, id: &Id, what: InHand, caller: &Caller) -> bool {
+    pub(super) async fn take(&self, id: &Id, what: InHand, caller: &Caller) -> bool {
         let key = (caller.lane(), id.clone());
         let is_double = {
             let mut in_hand = self.in_hand();
@@ -191,7 +224,9 @@ impl Core {
         };
         match (is_double, caller) {
             // On a pipe an answer would pass for that of the request before, which may well be running.
-            (true, Caller::Pipe(_)) => self.note("a request was dropped: its id is that of a request in hand"),
+            (true, Caller::Pipe(_) | Caller::Nobody) => {
+                self.note("a request was dropped: its id is that of a request in hand")
+            }
             (true, Caller::Exchange(_)) => {
                 self.refuse(caller, Some(id), INVALID_REQUEST, "this id is that of a request in hand").await;
             }

@@ -23,13 +23,13 @@ impl Pipe {
         Pipe(AsyncMutex::new(Some(writer)))
     }
 
-    /// Writes one line. An error means that it may have been written in part.
-    pub(crate) async fn send(&self, line: &str) -> io::Result<()> {
+    /// Writes one line, its end with it. An error means that it may have been written in part.
+    pub(crate) async fn send(&self, mut line: String) -> io::Result<()> {
+        line.push('\n');
         let mut pipe = self.0.lock().await;
         let writer = pipe.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        let bytes = [line.as_bytes(), b"\n"].concat();
         let sent = async {
-            writer.write_all(&bytes).await?;
+            writer.write_all(line.as_bytes()).await?;
             writer.flush().await
         };
         let sent = sent.await;
@@ -109,15 +109,15 @@ impl Link {
     }
 
     /// Writes one line to the server.
-    pub(crate) async fn send(&self, line: &str) -> io::Result<()> {
+    pub(crate) async fn send(&self, line: String) -> io::Result<()> {
         self.send_call(line, Vec::new).await
     }
 
     /// Writes a call to the server, with the headers that repeat some of its arguments where the way has headers.
-    pub(crate) async fn send_call(&self, line: &str, mirrored: impl FnOnce() -> Mirrored) -> io::Result<()> {
+    pub(crate) async fn send_call(&self, line: String, mirrored: impl FnOnce() -> Mirrored) -> io::Result<()> {
         match &self.way {
             Way::Pipe(pipe) => pipe.send(line).await,
-            Way::Address(wire) => wire.send(line, mirrored()).await,
+            Way::Address(wire) => wire.send(&line, mirrored()).await,
         }
     }
 
@@ -171,6 +171,11 @@ impl Asked<'_> {
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        self.link.waiting().answers.remove(&self.id);
+        let unanswered = self.link.waiting().answers.remove(&self.id).is_some();
+        if let Way::Address(wire) = &self.link.way
+            && unanswered
+        {
+            wire.abandon(&self.id);
+        }
     }
 }

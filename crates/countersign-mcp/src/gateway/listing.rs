@@ -104,7 +104,7 @@ impl Core {
             let mut asked = self.link.ask().ok_or("it is gone")?;
             let params = self.listing.params(cursor.as_deref());
             let line = format!(r#"{{"jsonrpc":"2.0","id":{},"method":"tools/list","params":{params}}}"#, asked.id.0);
-            self.link.send(&line).await.map_err(|error| error.to_string())?;
+            self.link.send(line).await.map_err(|error| error.to_string())?;
             let answer = asked.answer().await.map_err(|missing| missing.to_string())?;
             let page = Page::read(&answer)?;
             tools.extend(read_page(&self.server, &self.identity, &page.tools));
@@ -152,8 +152,10 @@ impl Core {
             Ok(Standing::Stopped(Refusal::new(RefusalKind::Superseded).because(why).by("gateway"), listed))
         };
         match (self.catalog.get(name), pin) {
-            (Some(Entry::Listed(listed)), Some(pin)) if pin.allows(&listed.snapshot) => Ok(Standing::Known(listed)),
-            (Some(Entry::Listed(listed)), Some(_)) => {
+            (Some(Entry::Listed(listed)), Some(pin)) => {
+                if listed.allowing.allows(&listed.snapshot, pin)? {
+                    return Ok(Standing::Known(listed));
+                }
                 let how = self.how(name);
                 stopped(
                     format!("the server changed what this tool is, and nobody accepted that yet (`{how}`)"),

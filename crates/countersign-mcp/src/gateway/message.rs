@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 /// A JSON object's members of these names, as they stand in the text.
 pub(crate) fn pick<'a, const N: usize>(
     text: &'a str,
-    names: [&'static str; N],
+    names: [&str; N],
 ) -> Result<[Option<&'a RawValue>; N], serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let found = deserializer.deserialize_map(Picking { names })?;
@@ -21,11 +21,11 @@ pub(crate) fn pick<'a, const N: usize>(
     Ok(found)
 }
 
-struct Picking<const N: usize> {
-    names: [&'static str; N],
+struct Picking<'n, const N: usize> {
+    names: [&'n str; N],
 }
 
-impl<'a, const N: usize> Visitor<'a> for Picking<N> {
+impl<'a, const N: usize> Visitor<'a> for Picking<'_, N> {
     type Value = [Option<&'a RawValue>; N];
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -45,9 +45,35 @@ impl<'a, const N: usize> Visitor<'a> for Picking<N> {
     }
 }
 
+/// The values of all members of a JSON object, in order, as they stand in the text.
+pub(crate) fn values(text: &str) -> Result<Vec<&RawValue>, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let found = deserializer.deserialize_map(Values)?;
+    deserializer.end()?;
+    Ok(found)
+}
+
+struct Values;
+
+impl<'a> Visitor<'a> for Values {
+    type Value = Vec<&'a RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = Vec::new();
+        while let Some((_, value)) = map.next_entry::<IgnoredAny, &'a RawValue>()? {
+            found.push(value);
+        }
+        Ok(found)
+    }
+}
+
 /// Reads a key as its place among the names.
 struct Key<'n> {
-    names: &'n [&'static str],
+    names: &'n [&'n str],
 }
 
 impl<'a> DeserializeSeed<'a> for Key<'_> {
@@ -139,7 +165,8 @@ pub(crate) fn range_of(text: &str, part: &str) -> Option<Range<usize>> {
 
 /// A text with some of its parts replaced. Ranges come in order and do not overlap; anything else gives none.
 pub(crate) fn splice(text: &str, edits: &[(Range<usize>, &str)]) -> Option<String> {
-    let mut out = String::with_capacity(text.len() + edits.iter().map(|(_, with)| with.len()).sum::<usize>());
+    // One more: most of these texts become lines.
+    let mut out = String::with_capacity(text.len() + edits.iter().map(|(_, with)| with.len()).sum::<usize>() + 1);
     let mut at = 0;
     for (range, with) in edits {
         out.push_str(text.get(at..range.start)?);

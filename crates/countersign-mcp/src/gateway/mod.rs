@@ -8,16 +8,20 @@
 //! ```
 //!
 //! A held call keeps its client waiting for a while; then it is told to call again, and the identical call joins the
-//! open hold. An outcome that nobody got goes to the next identical call, once.
+//! open hold. An outcome that nobody got goes to the next identical call, once. Meanwhile the person at the client is
+//! shown where to decide, or is asked there and then, if client and policy have a way for it.
 //!
 //! Either side may be pipes or streamable HTTP. [`Gateway::serve`] has one client on pipes; a [`face::Face`] has many over
 //! HTTP, each conversation with a connection of its own to the server.
 
+mod able;
 mod call;
 mod caller;
 mod catalog;
 mod conversation;
 pub mod face;
+mod follow;
+mod forward;
 mod frame;
 #[cfg(test)]
 mod hostile;
@@ -28,10 +32,14 @@ mod message;
 mod outbound;
 mod pins;
 mod post;
+mod prompt;
+mod prompts;
 mod question;
 mod request;
 mod retry;
 mod state;
+pub mod stdio;
+mod task;
 mod upstream;
 mod words;
 
@@ -42,7 +50,7 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use countersign::{Gate, GateError, Limits, Path};
+use countersign::{Gate, GateError, HoldId, Limits, Path};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -52,16 +60,22 @@ pub use post::{Address, BadAddress};
 pub use upstream::Upstream;
 
 use crate::limits;
+use able::Able;
 use caller::{Caller, Client, Lane};
 use catalog::Catalog;
 use conversation::Conversation;
 use link::{Link, Pipe};
 use listing::Listing;
 use message::Id;
+use post::Budget;
+use prompts::Prompts;
 use retry::Retries;
 
 /// Something worth telling whoever started the gateway. Never protocol.
 pub type Notes = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Where a hold is looked at and decided; none where there is no app to show it.
+pub type Links = Arc<dyn Fn(HoldId) -> Option<String> + Send + Sync>;
 
 /// A gateway in front of one server.
 pub struct Gateway {
@@ -71,6 +85,8 @@ pub struct Gateway {
     limits: Limits,
     wait: Duration,
     run_within: Duration,
+    operator: Arc<str>,
+    links: Links,
     notes: Notes,
 }
 
@@ -95,6 +111,8 @@ impl Gateway {
             limits: Limits::default(),
             wait: limits::WAIT,
             run_within: limits::RUN_WITHIN,
+            operator: Arc::clone(&Path::default().principal),
+            links: Arc::new(|_| None),
             notes: Arc::new(|_| {}),
         }
     }
@@ -113,10 +131,26 @@ impl Gateway {
         self
     }
 
-    /// How long the server may take to answer a call. Then nobody knows whether it ran.
+    /// How long the server may take to answer a call. Then nobody knows whether it ran. One at an address may take no
+    /// longer for other requests, either.
     #[must_use]
     pub fn run_within(mut self, run_within: Duration) -> Gateway {
         self.run_within = run_within;
+        self
+    }
+
+    /// Who runs this gateway: the name under which a decision is recorded that a client on pipes makes itself, where
+    /// the policy accepts such decisions.
+    #[must_use]
+    pub fn operator(mut self, operator: impl Into<Arc<str>>) -> Gateway {
+        self.operator = operator.into();
+        self
+    }
+
+    /// Where people look at holds and decide: clients that can offer a link are given it.
+    #[must_use]
+    pub fn links(mut self, links: impl Fn(HoldId) -> Option<String> + Send + Sync + 'static) -> Gateway {
+        self.links = Arc::new(links);
         self
     }
 
@@ -173,8 +207,12 @@ struct Shared {
     limits: Limits,
     wait: Duration,
     run_within: Duration,
+    operator: Arc<str>,
+    links: Links,
     notes: Notes,
     retries: Retries,
+    /// What the answers of servers at an address may take of our memory.
+    budget: Arc<Budget>,
     /// How every state that we give to clients begins.
     states: String,
 }
@@ -182,10 +220,23 @@ struct Shared {
 impl Shared {
     /// Reads from the store what gateways before this one left there.
     async fn open(gateway: Gateway) -> Result<Shared, GateError> {
-        let Gateway { gate, server, identity, limits, wait, run_within, notes } = gateway;
+        let Gateway { gate, server, identity, limits: bounds, wait, run_within, operator, links, notes } = gateway;
         let states = state::prefix(&**gate.store(), &server).await?;
-        let retries = Retries::default();
-        let shared = Shared { gate, server, identity, limits, wait, run_within, notes, retries, states };
+        let (retries, budget) = (Retries::default(), Budget::new(limits::ANSWERS_BYTES));
+        let shared = Shared {
+            gate,
+            server,
+            identity,
+            limits: bounds,
+            wait,
+            run_within,
+            operator,
+            links,
+            notes,
+            retries,
+            budget,
+            states,
+        };
         shared.retries.inherit(&shared).await?;
         Ok(shared)
     }
@@ -204,6 +255,9 @@ struct Core {
     link: Link,
     catalog: Catalog,
     listing: Listing,
+    /// What the client said when it shook hands.
+    able: Mutex<Able>,
+    prompts: Prompts,
     in_hand: Mutex<HashMap<(Lane, Id), InHand>>,
     tasks: TaskTracker,
     leaving: CancellationToken,
@@ -234,11 +288,21 @@ impl Core {
             link,
             catalog: Catalog::default(),
             listing: Listing::default(),
+            able: Mutex::default(),
+            prompts: Prompts::default(),
             in_hand: Mutex::default(),
             tasks: TaskTracker::new(),
             leaving: CancellationToken::new(),
             shared,
         }
+    }
+
+    fn able(&self) -> Able {
+        *self.able.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn greeted_by(&self, able: Able) {
+        *self.able.lock().unwrap_or_else(PoisonError::into_inner) = able;
     }
 
     fn in_hand(&self) -> MutexGuard<'_, HashMap<(Lane, Id), InHand>> {

@@ -7,6 +7,7 @@ use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
 
 use super::frame::{Frame, Lines};
+use super::link::Missing;
 use super::message::{Envelope, Id};
 use super::post::Heard;
 use super::{Core, question, words};
@@ -47,7 +48,10 @@ impl Core {
     pub(super) async fn hear_address(self: Arc<Self>, mut heard: mpsc::Receiver<Heard>) -> Left {
         let left = loop {
             match heard.recv().await {
-                Some(Heard::Message(line, about)) => self.hear_server(line, about.as_ref()).await,
+                Some(Heard::Message(line, about, share)) => {
+                    self.hear_server(line, about.as_ref()).await;
+                    drop(share);
+                }
                 Some(Heard::Nothing(id, missing)) if self.link.is_ours(&id) => self.link.answered(&id, Err(missing)),
                 Some(Heard::Nothing(id, missing)) => {
                     let error = words::error(Some(&id), words::INTERNAL, &missing.to_string());
@@ -81,17 +85,23 @@ impl Core {
             Ok(envelope) => envelope,
             Err(error) => return self.note(&format!("a message of the server was dropped: {error}")),
         };
-        let ours = envelope.id.filter(|_| envelope.is_answer()).and_then(Id::read).filter(|id| self.link.is_ours(id));
-        if let Some(id) = ours {
-            return self.link.answered(&id, Ok(line));
+        let names_prompt = envelope.id.and_then(Id::read).is_some_and(|id| self.prompts.is_ours(&id));
+        if names_prompt {
+            return self.note("a message of the server was dropped: its id is one of the gateway's own");
         }
-        if envelope.method.as_deref() == Some("notifications/tools/list_changed") {
+        let ours = envelope.id.filter(|_| envelope.is_answer()).and_then(Id::read).filter(|id| self.link.is_ours(id));
+        let is_change = envelope.method.as_deref() == Some("notifications/tools/list_changed");
+        let labels = question::labels(&line, &envelope, &self.server);
+        let labelled = labels.and_then(|labels| question::labelled(line, &labels));
+        if let Some(id) = ours {
+            let unreadable = || Missing::Cut("it has the client ask something that cannot be shown".to_owned());
+            return self.link.answered(&id, labelled.ok_or_else(unreadable));
+        }
+        if is_change {
             // Before the client hears of it: calls it makes from now on wait for the new definitions.
             self.listing.want();
         }
-        let is_question = envelope.method.as_deref() == Some(question::METHOD);
-        let labelled = is_question.then(|| question::labelled(&line, &envelope, &self.server));
-        let Some(line) = labelled.unwrap_or(Some(line)) else {
+        let Some(line) = labelled else {
             return self.note("a question of the server was dropped: it has no message that can be shown");
         };
         if !self.client.tell(line, about).await {

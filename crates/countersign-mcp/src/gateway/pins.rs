@@ -5,6 +5,7 @@
 //! server says next, until a person accepts what was found.
 
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 use countersign::digest::DefinitionDigest;
 use countersign::json::Bounds;
@@ -178,9 +179,26 @@ pub(crate) async fn all(store: &dyn Store, server: &str) -> Result<HashMap<Strin
     }
 }
 
-/// Reads one pin.
-pub(crate) async fn one(store: &dyn Store, server: &str, tool: &str) -> Result<Option<Pin>, StoreError> {
-    store.record(NAMESPACE, &key(server, tool)).await?.as_ref().map(read).transpose()
+/// Finds one pin, as it is written down.
+pub(crate) async fn one(store: &dyn Store, server: &str, tool: &str) -> Result<Option<Record>, StoreError> {
+    store.record(NAMESPACE, &key(server, tool)).await
+}
+
+/// The last record whose pin was found to allow a definition: the same bytes need not be read again.
+#[derive(Debug, Default)]
+pub(crate) struct Allowing(Mutex<Option<Vec<u8>>>);
+
+impl Allowing {
+    /// Whether a record's pin allows exactly this definition.
+    pub(crate) fn allows(&self, snapshot: &Snapshot, record: Record) -> Result<bool, StoreError> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref() == Some(&record.value) {
+            return Ok(true);
+        }
+        let is_allowed = read(&record)?.allows(snapshot);
+        *last = is_allowed.then_some(record.value);
+        Ok(is_allowed)
+    }
 }
 
 /// What seeing a definition came to.

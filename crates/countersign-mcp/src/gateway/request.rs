@@ -5,7 +5,9 @@ use std::ops::Range;
 use countersign::{Json, limits};
 use serde_json::value::RawValue;
 
+use super::able::{Able, CAPABILITIES_KEY, TASKS};
 use super::message::{Envelope, Id, pick, range_of, splice};
+use super::words::PROMPT;
 
 /// The protocol's `_meta` key that only requests of the newer era carry.
 pub(crate) const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
@@ -33,12 +35,15 @@ pub(crate) struct Request {
     pub(crate) meta: Option<String>,
     /// A state that we gave the client; it is ours alone.
     pub(crate) state: Option<String>,
+    /// What the client answers to a prompt of ours; only together with such a state.
+    pub(crate) answered: Option<String>,
+    /// What the client can do, by the request itself: one of the handshake era has said so before.
+    pub(crate) able: Able,
     /// The client's own name for the call.
     pub(crate) label: Option<String>,
     line: String,
     id_at: Range<usize>,
     token_at: Option<Range<usize>>,
-    state_at: Option<Range<usize>>,
     arguments_at: ArgumentsAt,
 }
 
@@ -55,18 +60,43 @@ fn member_of(line: &str, name: &str, value: &RawValue) -> Option<Range<usize>> {
     }
 }
 
+/// A request without one of the members of its `params`, or of an object in there. None where it cannot be taken out.
+fn without(line: &str, inside: &[&str], name: &str) -> Option<String> {
+    let mut object = Envelope::read(line).ok()?.params?;
+    for step in inside {
+        match pick(object.get(), [step]).ok()? {
+            [Some(inner)] => object = inner,
+            [None] => return Some(line.to_owned()),
+        }
+    }
+    match pick(object.get(), [name]).ok()? {
+        [Some(value)] => splice(line, &[(member_of(line, name, value)?, "")]),
+        [None] => Some(line.to_owned()),
+    }
+}
+
+/// The `_meta` of a request.
+pub(crate) fn meta(params: Option<&RawValue>) -> Option<&RawValue> {
+    let [meta] = pick(params?.get(), ["_meta"]).ok()?;
+    meta
+}
+
 /// What a request wants its progress reported under.
 pub(crate) fn progress_token(params: Option<&RawValue>) -> Option<&RawValue> {
-    let [meta] = pick(params?.get(), ["_meta"]).ok()?;
-    let [token] = pick(meta?.get(), ["progressToken"]).ok()?;
+    let [token] = pick(meta(params)?.get(), ["progressToken"]).ok()?;
     token
 }
 
 /// The revision that a request says it speaks; only those of the newer era do.
 pub(crate) fn protocol_version(envelope: &Envelope<'_>) -> Option<String> {
-    let [meta] = pick(envelope.params?.get(), ["_meta"]).ok()?;
-    let [version] = pick(meta?.get(), [VERSION_KEY]).ok()?;
+    let [version] = pick(meta(envelope.params)?.get(), [VERSION_KEY]).ok()?;
     serde_json::from_str(version?.get()).ok()
+}
+
+/// Whether a request says what its client is able to do, as all of the newer era must.
+pub(crate) fn names_capabilities(envelope: &Envelope<'_>) -> bool {
+    let capabilities = || pick(meta(envelope.params)?.get(), [CAPABILITIES_KEY]).ok()?[0];
+    capabilities().is_some_and(|capabilities| capabilities.get().starts_with('{'))
 }
 
 /// What of a request the server gets under a name of ours.
@@ -94,15 +124,17 @@ impl Request {
         let id = Id::read(raw_id).ok_or("an id must be a string or a number")?;
         let params = envelope.params.ok_or("`params` is missing")?;
         let bad = |error: serde_json::Error| format!("`params` cannot be read: {error}");
-        let [name, arguments, meta, state] =
-            pick(params.get(), ["name", "arguments", "_meta", "requestState"]).map_err(bad)?;
+        let [name, arguments, meta, state, inputs] =
+            pick(params.get(), ["name", "arguments", "_meta", "requestState", "inputResponses"]).map_err(bad)?;
         // The server behind us may have states of its own: those go on to it.
-        let state = state.and_then(|raw| Some((raw, serde_json::from_str::<String>(raw.get()).ok()?)));
-        let state = state.filter(|(_, text)| text.starts_with(ours));
-        let state_at = match &state {
-            Some((raw, _)) => Some(member_of(line, "requestState", raw).ok_or("`requestState` cannot be taken out")?),
-            None => None,
-        };
+        let state = state.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
+        if let Some(state) = state.filter(|state| state.starts_with(ours)) {
+            let bare = without(line, &[], "requestState").and_then(|line| without(&line, &[], "inputResponses"));
+            let bare = bare.ok_or("`requestState` cannot be taken out")?;
+            let request = Request::read(&bare, &Envelope::read(&bare).map_err(bad)?, ours)?;
+            let [answered] = inputs.and_then(|inputs| pick(inputs.get(), [PROMPT]).ok()).unwrap_or_default();
+            return Ok(Request { state: Some(state), answered: answered.map(|raw| raw.get().to_owned()), ..request });
+        }
         let name = name.and_then(|name| serde_json::from_str::<String>(name.get()).ok());
         let [token, version, label] = match meta {
             Some(meta) => pick(meta.get(), ["progressToken", VERSION_KEY, "claudecode/toolUseId"]).map_err(bad)?,
@@ -117,8 +149,9 @@ impl Request {
             arguments_at: arguments_at.ok_or("the message cannot be taken apart")?,
             name: name.ok_or("`name` must be a string")?,
             arguments: arguments.map(|arguments| arguments.get().to_owned()),
-            state: state.map(|(_, text)| text),
-            state_at,
+            state: None,
+            answered: None,
+            able: version.and(meta).map_or_else(Able::default, Able::declared),
             token_at: token.and_then(|token| range_of(line, token.get())),
             token: token.and_then(Id::read),
             era: if version.is_some() { Era::Modern } else { Era::Handshake },
@@ -129,6 +162,12 @@ impl Request {
             line: line.to_owned(),
             id,
         })
+    }
+
+    /// The request as it is kept for a task: nobody hears of its progress, and the server makes no task of its own of it.
+    pub(crate) fn kept(&self) -> Option<String> {
+        let line = without(&self.line, &["_meta"], "progressToken")?;
+        without(&line, &["_meta", CAPABILITIES_KEY, "extensions"], TASKS)
     }
 
     /// The message for the server: the same bytes, but for our id and the arguments that may run.
@@ -144,7 +183,6 @@ impl Request {
         if renamed == Renamed::IdAndToken {
             edits.extend(self.token_at.clone().map(|range| (range, id.0.as_str())));
         }
-        edits.extend(self.state_at.clone().map(|range| (range, "")));
         edits.sort_by_key(|(range, _)| range.start);
         splice(&self.line, &edits)
     }
@@ -187,16 +225,32 @@ mod tests {
         let ours = format!(r#""requestState": "{PREFIX}x""#);
         for (line, expected) in [
             (format!(r#"{{"id":1,"params":{{{ours},"name":"t"}}}}"#), r#"{"id":"ours","params":{"name":"t"}}"#),
+            (
+                format!(r#"{{"id":1,"params":{{"inputResponses":{{"x":1}},"name":"t",{ours}}}}}"#),
+                r#"{"id":"ours","params":{"name":"t"}}"#,
+            ),
             (format!(r#"{{"id":1,"params":{{"name":"t" , {ours} }}}}"#), r#"{"id":"ours","params":{"name":"t"  }}"#),
         ] {
             assert_eq!(read(&line).unwrap().state.as_deref(), Some(&*format!("{PREFIX}x")));
             check(&line, "{}", expected);
         }
-        let theirs = r#"{"id":1,"params":{"name":"t","requestState":"theirs"}}"#;
-        assert_eq!(read(theirs).unwrap().state, None);
-        check(theirs, "{}", r#"{"id":"ours","params":{"name":"t","requestState":"theirs"}}"#);
+        let theirs = r#"{"id":1,"params":{"name":"t","inputResponses":{"countersign":1},"requestState":"theirs"}}"#;
+        let request = read(theirs).unwrap();
+        assert_eq!((request.state, request.answered), (None, None));
+        check(theirs, "{}", &theirs.replace(r#""id":1"#, r#""id":"ours""#));
         let escaped = format!(r#"{{"id":1,"params":{{"name":"t","request\u0053tate":"{PREFIX}x"}}}}"#);
         assert!(read(&escaped).is_err());
+    }
+
+    #[test]
+    fn what_is_kept_for_a_task_asks_for_neither_progress_nor_tasks() {
+        let line = r#"{"id":1,"params":{"name":"t","_meta":{"progressToken":7,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"a":1,"io.modelcontextprotocol/tasks":{}},"roots":{}}}}}"#;
+        let kept = r#"{"id":1,"params":{"name":"t","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"a":1},"roots":{}}}}}"#;
+        assert_eq!(read(line).unwrap().kept().as_deref(), Some(kept));
+        let escaped = line.replace("io.modelcontextprotocol/tasks", r"io.modelcontextprotocol\/tasks");
+        assert_eq!(read(&escaped).unwrap().kept(), None);
+        let plain = r#"{"id":1,"params":{"name":"t"}}"#;
+        assert_eq!(read(plain).unwrap().kept().as_deref(), Some(plain));
     }
 
     #[test]

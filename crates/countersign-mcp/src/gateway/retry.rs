@@ -18,7 +18,7 @@ use crate::limits;
 /// Where calls whose outcome nobody got are kept among the store's records.
 const NAMESPACE: &str = "gateway";
 /// Locks that identical calls share; others share one seldom.
-const SHARDS: usize = 256;
+const SHARDS: usize = 2_048;
 
 /// What earlier calls left behind.
 pub(super) struct Retries {
@@ -71,7 +71,8 @@ impl Drop for Seat<'_> {
 impl Retries {
     /// Only one of several identical calls passes at a time.
     pub(super) async fn alone(&self, digest: &ArgumentDigest) -> Option<MutexGuard<'_, ()>> {
-        let shard = self.shards.get(usize::from(*digest.as_bytes().first()?))?;
+        let [first, second, ..] = *digest.as_bytes();
+        let shard = self.shards.get(usize::from(u16::from_be_bytes([first, second])) % SHARDS)?;
         Some(shard.lock().await)
     }
 
@@ -81,7 +82,7 @@ impl Retries {
         Seat { retries: self, call }
     }
 
-    fn is_attended(&self, call: CallId) -> bool {
+    pub(super) fn is_attended(&self, call: CallId) -> bool {
         self.attached.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&call)
     }
 
@@ -119,21 +120,20 @@ pub(super) fn proposed(call: &Call) -> ArgumentDigest {
 impl Core {
     /// What an identical call left behind. An outcome that is returned here is nobody else's any more.
     pub(super) async fn earlier(&self, digest: &ArgumentDigest) -> Result<Earlier, GateError> {
-        let store = self.gate.store();
-        if let Some(record) = store.record(NAMESPACE, &self.own_key(digest)).await?
+        let (store, key) = (self.gate.store(), self.own_key(digest));
+        if let Some(record) = store.record(NAMESPACE, &key).await?
             && let Some(call) = self.recorded(digest, &record).await?
         {
             return Ok(Earlier::Call(call));
         }
-        let inherited =
-            self.retries.inherited.lock().unwrap_or_else(PoisonError::into_inner).get(&self.own_key(digest)).copied();
+        let inherited = self.retries.inherited.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
         let Some(id) = inherited else { return Ok(Earlier::Nothing) };
         let call = self.gate.get(id).await?;
         match call.state {
             CallState::Executing => Ok(Earlier::Call(call)),
             CallState::InDoubt => Ok(Earlier::Doubt(id)),
             _ => {
-                self.retries.inherited.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.own_key(digest));
+                self.retries.inherited.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
                 Ok(Earlier::Nothing)
             }
         }

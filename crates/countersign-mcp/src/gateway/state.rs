@@ -1,12 +1,12 @@
 //! What a client of the newer era carries from one leg of a wait to the next.
 //!
 //! SECURITY: a state is a random name of a record in our store, bound to the principal, the server, the tool and the
-//! digest of the arguments, and good once. It says where a wait stands, never that anything was decided: that is in the
-//! call's own record.
+//! digest of the arguments, and good once. It says where a wait stands and what was asked, never that anything was
+//! decided: that is in the call's own record.
 
 use countersign::digest::ArgumentDigest;
 use countersign::store::{Expect, Failure, Store};
-use countersign::{Call, CallId, GateError};
+use countersign::{CallId, GateError, HoldId};
 
 use super::Core;
 use super::request::Request;
@@ -17,6 +17,9 @@ const NAMESPACE: &str = "gateway-states";
 /// Under which of them stands what tells our own states from those of others.
 const TAG: &str = "tag";
 
+/// Stands for a hold where no form was asked about one.
+const NOTHING: &str = "-";
+
 /// A wait that goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Leg {
@@ -24,6 +27,8 @@ pub(super) struct Leg {
     pub(super) call: CallId,
     /// How many legs there were before.
     pub(super) round: usize,
+    /// The hold that the person at the client was asked about with a form.
+    pub(super) asked: Option<HoldId>,
 }
 
 /// How every state of this server begins. A server behind us may have states of its own, even one that is a gateway of
@@ -41,17 +46,27 @@ pub(super) async fn prefix(store: &dyn Store, server: &str) -> Result<String, Ga
     Ok(format!("countersign.{tag}.{server}."))
 }
 
+/// A name that nobody guesses.
+pub(super) fn random() -> String {
+    [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()].map(|uuid| uuid.simple().to_string()).concat()
+}
+
+/// Whether a name may be such a one.
+pub(super) fn is_random(name: &str) -> bool {
+    name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 impl Core {
     /// Gives a client something to go on waiting with.
     pub(super) async fn issue(
         &self,
         request: &Request,
         digest: &ArgumentDigest,
-        call: &Call,
-        round: usize,
+        leg: Leg,
     ) -> Result<String, GateError> {
-        let name = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()].map(|uuid| uuid.simple().to_string()).concat();
-        let value = format!("{} {round} {}", call.id, self.binding(request, digest));
+        let name = random();
+        let asked = leg.asked.map_or_else(|| NOTHING.to_owned(), |hold| hold.to_string());
+        let value = format!("{} {} {asked} {}", leg.call, leg.round, self.binding(request, digest));
         let life = Some(limits::LINGER);
         match self.gate.store().put_record(NAMESPACE, &name, value.as_bytes(), Expect::Absent, life).await {
             Ok(_) => Ok(format!("{}{name}", self.states)),
@@ -66,8 +81,7 @@ impl Core {
         request: &Request,
         digest: &ArgumentDigest,
     ) -> Result<Option<Leg>, GateError> {
-        let is_name = |name: &&str| name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let Some(name) = state.strip_prefix(&*self.states).filter(is_name) else { return Ok(None) };
+        let Some(name) = state.strip_prefix(&*self.states).filter(|name| is_random(name)) else { return Ok(None) };
         let store = self.gate.store();
         let Some(record) = store.record(NAMESPACE, name).await? else { return Ok(None) };
         let Some(leg) = self.read(&record.value, request, digest) else { return Ok(None) };
@@ -80,8 +94,13 @@ impl Core {
     }
 
     fn read(&self, value: &[u8], request: &Request, digest: &ArgumentDigest) -> Option<Leg> {
-        let mut parts = std::str::from_utf8(value).ok()?.splitn(3, ' ');
-        let leg = Leg { call: parts.next()?.parse().ok()?, round: parts.next()?.parse().ok()? };
+        let mut parts = std::str::from_utf8(value).ok()?.splitn(4, ' ');
+        let (call, round) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let asked = match parts.next()? {
+            NOTHING => None,
+            hold => Some(hold.parse().ok()?),
+        };
+        let leg = Leg { call, round, asked };
         (parts.next()? == self.binding(request, digest)).then_some(leg)
     }
 

@@ -2,10 +2,11 @@
 
 use countersign::call::Outcome;
 use countersign::refusal::Wording;
-use countersign::{Call, CallState, Json, Refusal, RefusalKind};
-use serde_json::json;
+use countersign::{Call, CallState, HoldId, Json, Refusal, RefusalKind};
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
+use super::able::TASKS;
 use super::message::{Id, pick, range_of, splice};
 use super::request::Era;
 
@@ -27,10 +28,15 @@ pub(crate) const NO_CAPABILITY: i32 = -32021;
 /// MCP: this revision of the protocol is not spoken.
 pub(crate) const NO_VERSION: i32 = -32022;
 
+/// The method by which a client's user is asked something.
+pub(crate) const ELICIT: &str = "elicitation/create";
+/// The name of our prompt among the requests that a client of the newer era is to fulfil.
+pub(crate) const PROMPT: &str = "countersign";
+
 /// An error on the level of the protocol.
 pub(crate) fn error(id: Option<&Id>, code: i32, message: &str) -> String {
     let id = id.map_or("null", |id| &id.0);
-    let message = serde_json::Value::from(format!("countersign: {message}"));
+    let message = Value::from(format!("countersign: {message}"));
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}}}}}"#)
 }
 
@@ -64,6 +70,24 @@ pub(crate) fn doubt(id: &Id, era: Era) -> String {
 pub(crate) fn again(id: &Id, state: &str) -> String {
     let result = json!({"resultType": "input_required", "requestState": state});
     format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, id.0)
+}
+
+/// Has a client of the newer era ask its user, and send the same call again with the answer and this state.
+pub(crate) fn prompt(id: &Id, state: &str, params: &Value) -> String {
+    let prompts = json!({PROMPT: {"method": ELICIT, "params": params}});
+    let result = json!({"resultType": "input_required", "requestState": state, "inputRequests": prompts});
+    format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, id.0)
+}
+
+/// Asks the user of a client of the handshake era.
+pub(crate) fn elicit(id: &Id, params: &Value) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{},"method":"{ELICIT}","params":{params}}}"#, id.0)
+}
+
+/// Tells such a client that what its user was given a link to is over.
+pub(crate) fn elicited(hold: HoldId) -> String {
+    let params = json!({"elicitationId": hold});
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{params}}}"#)
 }
 
 /// Says that a call waits, and what to do. Flagged as an error, so that no model takes it for the tool's result.
@@ -160,7 +184,7 @@ fn with_note(line: &str, note: &str) -> Option<String> {
 /// Says that a call still waits.
 pub(crate) fn progress(token: &Id, beat: u64, call: &Call) -> String {
     let what = call.open_hold().map_or_else(String::new, |hold| format!(" ({})", hold.id));
-    let message = serde_json::Value::from(format!("waiting for a person's approval{what}"));
+    let message = Value::from(format!("waiting for a person's approval{what}"));
     // Small steps: the server's own progress comes after ours and must not go back.
     let (token, beat) = (&token.0, beat.min(999_999));
     format!(
@@ -168,11 +192,54 @@ pub(crate) fn progress(token: &Id, beat: u64, call: &Call) -> String {
     )
 }
 
+/// What a server says about itself, with the tasks that we make of calls to it. None where it says nothing about itself.
+pub(crate) fn offering_tasks(line: &str) -> Option<String> {
+    let [result] = pick(line, ["result"]).ok()?;
+    let [capabilities] = pick(result?.get(), ["capabilities"]).ok()?;
+    let [extensions] = pick(capabilities?.get(), ["extensions"]).ok()?;
+    let member = format!(r#""{TASKS}":{{}}"#);
+    match extensions {
+        None => with_member(line, capabilities?, &format!(r#""extensions":{{{member}}}"#)),
+        Some(extensions) => match pick(extensions.get(), [TASKS]).ok()? {
+            [Some(_)] => Some(line.to_owned()),
+            [None] => with_member(line, extensions, &member),
+        },
+    }
+}
+
+/// A text with a further member in an object in it.
+fn with_member(line: &str, object: &RawValue, member: &str) -> Option<String> {
+    let start = range_of(line, object.get())?.start + 1;
+    let comma = if line.get(start..)?.trim_start().starts_with('}') { "" } else { "," };
+    splice(line, &[(start..start, &format!("{member}{comma}"))])
+}
+
 /// Withdraws a request.
 pub(crate) fn cancelled(id: &Id, reason: &str) -> String {
-    let reason = serde_json::Value::from(reason);
+    let reason = Value::from(reason);
     format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{},"reason":{reason}}}}}"#,
         id.0
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_are_offered_beside_what_the_server_offers() {
+        let line = |capabilities: &str| format!(r#"{{"id":1,"result":{{"capabilities":{capabilities},"z":1.50}}}}"#);
+        let tasks = r#""io.modelcontextprotocol/tasks":{}"#;
+        for (theirs, ours) in [
+            ("{}", format!(r#"{{"extensions":{{{tasks}}}}}"#)),
+            (r#"{"tools":{}}"#, format!(r#"{{"extensions":{{{tasks}}},"tools":{{}}}}"#)),
+            (r#"{"extensions":{ }}"#, format!(r#"{{"extensions":{{{tasks} }}}}"#)),
+            (r#"{"extensions":{"a":1}}"#, format!(r#"{{"extensions":{{{tasks},"a":1}}}}"#)),
+        ] {
+            assert_eq!(offering_tasks(&line(theirs)), Some(line(&ours)));
+            assert_eq!(offering_tasks(&line(&ours)), Some(line(&ours)), "once is enough");
+        }
+        assert_eq!(offering_tasks(r#"{"id":1,"error":{"code":1}}"#), None);
+    }
 }

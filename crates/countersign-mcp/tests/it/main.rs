@@ -4,4 +4,6 @@
 mod bed;
 mod calls;
 mod changes;
+mod hostile;
+mod hostile_peer;
 mod losses;

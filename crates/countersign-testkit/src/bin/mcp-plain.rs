@@ -96,6 +96,13 @@ impl Server {
                 self.say(&question.to_string())?;
                 self.done(id, "asked")
             }
+            "have-asked" => {
+                let question = json!({"method": "elicitation/create",
+                    "params": {"mode": "form", "message": "May I?", "requestedSchema": {"type": "object"}}});
+                let result = json!({"resultType": "input_required", "requestState": "theirs",
+                    "inputRequests": {"countersign": question}});
+                self.say(&json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string())
+            }
             name => self.done(id, name),
         }
     }

@@ -1,17 +1,23 @@
 //! A server with the names that the official conformance suite of the protocol asks for.
+#![expect(deprecated, reason = "the suite of the older revisions sets a level of logging")]
+
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, GetPromptRequestParams, GetPromptResponse,
     GetPromptResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
     PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerConfig,
-    ServerNotification, ServerRequest,
+    ServerNotification, ServerRequest, SetLevelRequestParams, SubscribeRequestParams, UnsubscribeRequestParams,
 };
 use rmcp::service::{RequestContext, ServiceExt as _};
 use rmcp::transport::stdio;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use super::serve_http;
 
 /// A picture of one point, and a sound of no length.
 const PICTURE: &str =
@@ -44,6 +50,11 @@ impl ConformanceFixture {
     pub async fn serve_stdio(self) -> Result<()> {
         self.serve(stdio()).await.context("the handshake failed")?.waiting().await?;
         Ok(())
+    }
+
+    /// Serves streamable HTTP for as long as it is polled, at path `/mcp` of the listener's address.
+    pub async fn serve_http(self, listener: TcpListener) -> Result<()> {
+        serve_http(listener, Arc::default(), move || Ok(self)).await
     }
 }
 
@@ -106,8 +117,7 @@ async fn content(name: &str, context: &Asked) -> Result<Vec<Value>, ErrorData> {
             vec![text(&format!("LLM response: {}", ask(context, "sampling/createMessage", params).await?))]
         }
         name if name.starts_with("test_elicitation") => {
-            let schema = json!({ "type": "object", "properties": { "name": { "type": "string", "default": "John Doe" },
-                "status": { "type": "string", "enum": ["active", "inactive"], "default": "active" } } });
+            let schema = json!({ "type": "object", "properties": fields(name) });
             let params = json!({ "message": "Please review and update the form fields", "requestedSchema": schema });
             vec![text(&format!("Elicitation completed: {}", ask(context, "elicitation/create", params).await?))]
         }
@@ -115,10 +125,44 @@ async fn content(name: &str, context: &Asked) -> Result<Vec<Value>, ErrorData> {
     })
 }
 
+/// What a form asks for: a value of each kind with its default, or a choice of each spelling there is.
+fn fields(tool: &str) -> Value {
+    let plain = ["option1", "option2", "option3"];
+    let titled = ["One", "Two"].map(|title| json!({ "const": format!("value of {title}"), "title": title }));
+    match tool {
+        "test_elicitation_sep1330_enums" => json!({
+            "untitledSingle": { "type": "string", "enum": plain },
+            "titledSingle": { "type": "string", "oneOf": titled },
+            "legacyEnum": { "type": "string", "enum": plain, "enumNames": ["One", "Two", "Three"] },
+            "untitledMulti": { "type": "array", "items": { "type": "string", "enum": plain } },
+            "titledMulti": { "type": "array", "items": { "anyOf": titled } },
+        }),
+        _ => json!({
+            "name": { "type": "string", "default": "John Doe" },
+            "age": { "type": "integer", "default": 30 },
+            "score": { "type": "number", "default": 95.5 },
+            "status": { "type": "string", "enum": ["active", "inactive", "pending"], "default": "active" },
+            "verified": { "type": "boolean", "default": true },
+        }),
+    }
+}
+
 impl ServerHandler for ConformanceFixture {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = json!({ "tools": {}, "prompts": {}, "resources": {}, "logging": {} });
+        let capabilities = json!({ "tools": {}, "prompts": {}, "resources": { "subscribe": true }, "logging": {} });
         ServerConfig::new(serde_json::from_value(capabilities).unwrap_or_default())
+    }
+
+    async fn set_level(&self, _: SetLevelRequestParams, _: Asked) -> Result<(), ErrorData> {
+        Ok(())
+    }
+
+    async fn subscribe(&self, _: SubscribeRequestParams, _: Asked) -> Result<(), ErrorData> {
+        Ok(())
+    }
+
+    async fn unsubscribe(&self, _: UnsubscribeRequestParams, _: Asked) -> Result<(), ErrorData> {
+        Ok(())
     }
 
     async fn list_tools(&self, _: Option<PaginatedRequestParams>, _: Asked) -> Result<ListToolsResult, ErrorData> {
@@ -142,9 +186,17 @@ impl ServerHandler for ConformanceFixture {
         let argument = |name: &str| json!({ "name": name, "description": "For tests.", "required": true });
         typed(json!({ "prompts": [
             { "name": "test_simple_prompt", "description": "A simple prompt." },
-            { "name": "test_prompt_with_arguments", "arguments": [argument("arg1"), argument("arg2")] },
-            { "name": "test_prompt_with_embedded_resource", "arguments": [argument("resourceUri")] },
-            { "name": "test_prompt_with_image" },
+            {
+                "name": "test_prompt_with_arguments",
+                "description": "A prompt with arguments.",
+                "arguments": [argument("arg1"), argument("arg2")],
+            },
+            {
+                "name": "test_prompt_with_embedded_resource",
+                "description": "A prompt with a resource.",
+                "arguments": [argument("resourceUri")],
+            },
+            { "name": "test_prompt_with_image", "description": "A prompt with a picture." },
         ] }))
     }
 

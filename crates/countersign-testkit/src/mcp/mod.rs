@@ -5,6 +5,7 @@
 mod client;
 mod conformance;
 mod tools;
+mod user;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -24,6 +25,8 @@ use tokio::sync::watch;
 
 pub use client::McpClient;
 pub use conformance::ConformanceFixture;
+pub use rmcp::model::ClientCapabilities;
+pub use user::McpUser;
 
 /// Names what a process of the fixture is to do: `stdio FOLDER`, and after that `handshake` for the older era.
 pub const VARIABLE: &str = "COUNTERSIGN_MCP_FIXTURE";
@@ -73,16 +76,24 @@ impl McpFixture {
     /// Serves streamable HTTP for as long as it is polled. The address is that of the listener, path `/mcp`.
     pub async fn serve_http(self, listener: TcpListener) -> Result<()> {
         let sessions = Arc::clone(&self.sessions);
-        let make = move || Ok(self.clone());
-        let service = StreamableHttpService::new(make, sessions, StreamableHttpServerConfig::default());
-        axum::serve(listener, axum::Router::new().nest_service("/mcp", service)).await?;
-        Ok(())
+        serve_http(listener, sessions, move || Ok(self.clone())).await
     }
 
     /// Forgets every session it has over HTTP, as a restart would.
     pub async fn forget_sessions(&self) {
         self.sessions.sessions.write().await.clear();
     }
+}
+
+/// Serves a server that `make` makes, at `/mcp` of the listener's address.
+async fn serve_http<S: ServerHandler>(
+    listener: TcpListener,
+    sessions: Arc<LocalSessionManager>,
+    make: impl Fn() -> std::io::Result<S> + Send + Sync + 'static,
+) -> Result<()> {
+    let service = StreamableHttpService::new(make, sessions, StreamableHttpServerConfig::default());
+    axum::serve(listener, axum::Router::new().nest_service("/mcp", service)).await?;
+    Ok(())
 }
 
 impl ServerHandler for McpFixture {

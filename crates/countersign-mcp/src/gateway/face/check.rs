@@ -8,11 +8,12 @@ use reqwest::StatusCode;
 use reqwest::header::{ACCEPT, HeaderMap};
 
 use super::reply::Refused;
+use crate::gateway::able::CAPABILITIES_KEY;
 use crate::gateway::catalog::{Catalog, Entry};
 use crate::gateway::message::{Envelope, pick};
 use crate::gateway::post::{self, decoded, name_of};
-use crate::gateway::request::protocol_version;
-use crate::gateway::words::{HEADER_MISMATCH, INVALID_REQUEST, NO_CAPABILITY, NO_METHOD, NO_VERSION};
+use crate::gateway::request::{VERSION_KEY, names_capabilities, protocol_version};
+use crate::gateway::words::{HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, NO_CAPABILITY, NO_METHOD, NO_VERSION};
 
 /// Names a session.
 pub(super) const SESSION: &str = "mcp-session-id";
@@ -46,7 +47,10 @@ pub(super) fn lane(headers: &HeaderMap, envelope: &Envelope<'_>) -> Result<Lane,
             Ok(Lane::Session(session.into()))
         }
         (Some(_), _) => bad("this version of the protocol has no sessions"),
-        (None, Some("initialize")) => Ok(Lane::Opening),
+        (None, Some("initialize")) if said.is_none() => Ok(Lane::Opening),
+        (None, Some("initialize")) => {
+            Err(Refused::new(StatusCode::NOT_FOUND, NO_METHOD, "this version of the protocol has no `initialize`"))
+        }
         (None, _) if is_modern => {
             agree(headers, envelope, said.as_deref(), version.as_deref())?;
             Ok(Lane::Modern)
@@ -64,6 +68,14 @@ fn agree(
 ) -> Result<(), Refused> {
     let (Some(method), Some(_)) = (envelope.method.as_deref(), envelope.id) else { return Ok(()) };
     let differs = |name: &str| mismatch(&format!("`{name}` is missing, or is not what the message says"));
+    let missing = if said.is_none() {
+        Some(VERSION_KEY)
+    } else {
+        Some(CAPABILITIES_KEY).filter(|_| !names_capabilities(envelope))
+    };
+    if let Some(key) = missing {
+        return Err(Refused::new(StatusCode::BAD_REQUEST, INVALID_PARAMS, &format!("`_meta` has no `{key}`")));
+    }
     if said != version {
         return Err(differs("MCP-Protocol-Version"));
     }

@@ -10,7 +10,6 @@ mod table;
 use std::io;
 use std::sync::Arc;
 
-use countersign::Path;
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use tokio::time::timeout;
@@ -140,13 +139,11 @@ impl Face {
         if let Some(seat) = self.table.get(&key, principal) {
             return Ok((seat, None));
         }
-        let path = Path { principal: Arc::clone(principal), ..Path::default() };
         let unavailable = |why: String| Refused::new(StatusCode::SERVICE_UNAVAILABLE, INTERNAL, &why);
-        if self.table.is_full() {
-            return Err(unavailable("too many conversations are open".to_owned()));
-        }
+        let full = || unavailable("too many conversations are open".to_owned());
+        let place = self.table.place(principal).ok_or_else(full)?;
         let upstream = (self.open)().map_err(|error| unavailable(format!("the server cannot be started: {error}")))?;
-        Ok((self.table.begin(key, Arc::clone(&self.shared), path, upstream), session))
+        Ok((self.table.begin(place, key, Arc::clone(&self.shared), upstream), session))
     }
 }
 

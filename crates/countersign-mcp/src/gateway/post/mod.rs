@@ -1,10 +1,14 @@
 //! A server at an address: every message to it is a POST, and what it says comes back in answers and streams.
 
 mod address;
+mod budget;
 mod headers;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 pub use address::{Address, BadAddress};
+pub(super) use budget::Budget;
 pub(super) use headers::{Mirrored, decoded, mirrored, name_of};
 pub(super) use wire::{Heard, Wire};
 

@@ -13,9 +13,9 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::address::Address;
+use super::budget::{Budget, Share, TOO_MUCH};
 use super::headers::{Mirrored, encoded, name_of};
 use super::one_line;
-use crate::events::events;
 use crate::gateway::link::Missing;
 use crate::gateway::message::{Envelope, Id, pick};
 use crate::gateway::request::protocol_version;
@@ -31,8 +31,8 @@ const EVENTS: &str = "text/event-stream";
 
 /// What comes over the wire.
 pub(crate) enum Heard {
-    /// A message, and the request in whose answer it came.
-    Message(String, Option<Id>),
+    /// A message, the request in whose answer it came, and what it takes of the budget.
+    Message(String, Option<Id>, Share),
     /// That there will be no answer to a request.
     Nothing(Id, Missing),
     /// That the server has nothing more to say.
@@ -47,6 +47,9 @@ pub(crate) struct Wire {
 
 struct State {
     address: Address,
+    budget: Arc<Budget>,
+    /// How long the server may take to answer a request that is no call and is to have an end.
+    answer_within: Duration,
     heard: mpsc::Sender<Heard>,
     session: Mutex<Session>,
     requests: Mutex<HashMap<Id, Underway>>,
@@ -60,19 +63,36 @@ struct Session {
     version: Option<HeaderValue>,
 }
 
-struct Underway {
-    task: AbortHandle,
+/// What matters about a request on its way.
+#[derive(Clone, Copy)]
+struct Asking {
+    /// A session begins with it.
+    is_opening: bool,
+    /// It is not waited for without end.
+    is_bounded: bool,
     /// Without a handshake, to close a request's stream is to cancel it.
     ends_with_stream: bool,
 }
 
+struct Underway {
+    task: AbortHandle,
+    ends_with_stream: bool,
+}
+
 impl Wire {
-    /// A wire, and where to hear what comes over it.
-    pub(crate) fn new(address: Address) -> (Wire, mpsc::Receiver<Heard>) {
+    /// A wire, and where to hear what comes over it: no more at once than the budget, and no answer later than that.
+    pub(crate) fn new(address: Address, budget: Arc<Budget>, answer_within: Duration) -> (Wire, mpsc::Receiver<Heard>) {
         let (heard, hearing) = mpsc::channel(limits::BEHIND);
         let ended = CancellationToken::new();
-        let state =
-            State { address, heard, session: Mutex::default(), requests: Mutex::default(), ended: ended.clone() };
+        let state = State {
+            address,
+            budget,
+            answer_within,
+            heard,
+            session: Mutex::default(),
+            requests: Mutex::default(),
+            ended: ended.clone(),
+        };
         (Wire { state: Arc::new(state), _ended: ended.drop_guard() }, hearing)
     }
 
@@ -83,8 +103,13 @@ impl Wire {
         let request = self.state.request(Method::POST, headers).header(CONTENT_TYPE, JSON).body(line.to_owned());
         match (envelope.method.as_deref(), envelope.id.and_then(Id::read)) {
             (Some(method), Some(id)) => {
-                let is_opening = method == "initialize";
-                self.state.begin(id, request, is_opening, protocol_version(&envelope).is_some());
+                let asking = Asking {
+                    is_opening: method == "initialize",
+                    // A call has a limit of its own, and a subscription is there to go on.
+                    is_bounded: !matches!(method, "tools/call" | "subscriptions/listen"),
+                    ends_with_stream: protocol_version(&envelope).is_some(),
+                };
+                self.state.begin(id, request, asking);
                 Ok(())
             }
             (Some("notifications/cancelled"), None) if self.cut(&envelope).await => Ok(()),
@@ -115,6 +140,13 @@ impl Wire {
         let cut = Missing::Cut("it was cancelled".to_owned());
         let _ = self.state.heard.send(Heard::Nothing(id, cut)).await;
         true
+    }
+
+    /// Hears no more of a request that nobody waits for: the server might go on about it for ever.
+    pub(crate) fn abandon(&self, id: &Id) {
+        if let Some(underway) = self.state.requests().remove(id) {
+            underway.task.abort();
+        }
     }
 
     /// Ends the session.
@@ -161,18 +193,21 @@ impl State {
         headers
     }
 
-    fn begin(self: &Arc<Self>, id: Id, request: RequestBuilder, is_opening: bool, ends_with_stream: bool) {
+    fn begin(self: &Arc<Self>, id: Id, request: RequestBuilder, asking: Asking) {
         let (state, ours) = (Arc::clone(self), id.clone());
         // Held until the task is known, so that one that ends at once finds itself to remove.
         let mut requests = self.requests();
         let task = tokio::spawn(Arc::clone(self).until_ended(async move {
-            let asked = state.ask(&ours, request, is_opening).await;
+            let asked = match asking.is_bounded {
+                true => within(state.answer_within, state.ask(&ours, request, asking.is_opening)).await,
+                false => state.ask(&ours, request, asking.is_opening).await,
+            };
             state.requests().remove(&ours);
             if let Err(missing) = asked {
                 let _ = state.heard.send(Heard::Nothing(ours, missing)).await;
             }
         }));
-        requests.insert(id, Underway { task: task.abort_handle(), ends_with_stream });
+        requests.insert(id, Underway { task: task.abort_handle(), ends_with_stream: asking.ends_with_stream });
     }
 
     async fn until_ended(self: Arc<Self>, work: impl Future<Output = ()>) {
@@ -200,8 +235,8 @@ impl State {
             return self.stream(id, response, is_opening).await;
         }
         let cut = |why: &str| Missing::Cut(why.to_owned());
-        let body = body(response).await.ok_or_else(|| cut("it is too long, or is no text"))?;
-        match self.hear(body, Some(id), is_opening).await {
+        let (body, share) = self.budget.text(response).await.map_err(cut)?;
+        match self.hear(body, share, Some(id), is_opening).await {
             true => Ok(()),
             false => Err(cut("the server's answer is for another request")),
         }
@@ -210,11 +245,12 @@ impl State {
     /// What an answer that is no success means.
     async fn refused(&self, id: &Id, response: Response) -> Result<(), Missing> {
         let status = response.status();
-        let said = if is(&response, JSON) { body(response).await } else { None };
-        let error = said.as_deref().and_then(|said| pick(said, ["error"]).ok()?.into_iter().flatten().next());
-        if let Some(error) = error {
+        if is(&response, JSON)
+            && let Ok((said, share)) = self.budget.text(response).await
+            && let Ok([Some(error)]) = pick(&said, ["error"])
+        {
             let answer = format!(r#"{{"jsonrpc":"2.0","id":{},"error":{}}}"#, id.0, error.get());
-            self.hear(answer, Some(id), false).await;
+            self.hear(answer, share, Some(id), false).await;
             return Ok(());
         }
         let why = format!("HTTP {status}");
@@ -235,12 +271,13 @@ impl State {
         let mut last = None;
         for round in 0..=limits::RESUMES {
             let mut wait = wait_before(round);
-            let mut events = events(response, limits::SERVER_MESSAGE_BYTES);
+            let mut events = self.budget.events(response);
             while let Some(Ok(event)) = events.next().await {
                 last = event.id.or(last);
                 wait = event.retry.map_or(wait, Duration::from_millis).min(limits::BACK_OFF_MOST);
                 let Some(data) = event.data.filter(|data| !data.trim().is_empty()) else { continue };
-                if self.hear(data, Some(id), is_opening).await {
+                let share = self.budget.share_of(&data).ok_or_else(|| Missing::Cut(TOO_MUCH.to_owned()))?;
+                if self.hear(data, share, Some(id), is_opening).await {
                     return Ok(());
                 }
             }
@@ -278,12 +315,13 @@ impl State {
             if !response.status().is_success() || !is(&response, EVENTS) {
                 return;
             }
-            let mut events = events(response, limits::SERVER_MESSAGE_BYTES);
+            let mut events = self.budget.events(response);
             while let Some(Ok(event)) = events.next().await {
                 last = event.id.or(last);
                 round = 0;
                 if let Some(data) = event.data.filter(|data| !data.trim().is_empty()) {
-                    self.hear(data, None, false).await;
+                    let Some(share) = self.budget.share_of(&data) else { break };
+                    self.hear(data, share, None, false).await;
                 }
             }
             tokio::time::sleep(wait_before(round)).await;
@@ -292,7 +330,7 @@ impl State {
     }
 
     /// Passes a message on; whether it was the answer to the request.
-    async fn hear(&self, text: String, about: Option<&Id>, is_opening: bool) -> bool {
+    async fn hear(&self, text: String, share: Share, about: Option<&Id>, is_opening: bool) -> bool {
         let line = one_line(text);
         let envelope = Envelope::read(&line).ok();
         let answers = envelope.as_ref().filter(|envelope| envelope.is_answer());
@@ -303,7 +341,7 @@ impl State {
             let version = version.and_then(|version| HeaderValue::try_from(version).ok());
             self.session.lock().unwrap_or_else(PoisonError::into_inner).version = version;
         }
-        let _ = self.heard.send(Heard::Message(line, about.cloned())).await;
+        let _ = self.heard.send(Heard::Message(line, about.cloned(), share)).await;
         is_answer
     }
 }
@@ -311,6 +349,12 @@ impl State {
 fn wait_before(round: usize) -> Duration {
     let times = u32::try_from(round).ok().and_then(|round| 2_u32.checked_pow(round)).unwrap_or(u32::MAX);
     limits::BACK_OFF_FIRST.checked_mul(times).unwrap_or(limits::BACK_OFF_MOST).min(limits::BACK_OFF_MOST)
+}
+
+/// Waits for an answer for so long and no longer.
+async fn within(limit: Duration, asked: impl Future<Output = Result<(), Missing>>) -> Result<(), Missing> {
+    let late = |_| Err(Missing::Cut(format!("it did not come within {limit:?}")));
+    tokio::time::timeout(limit, asked).await.unwrap_or_else(late)
 }
 
 /// An error without the address, which may hold a secret.
@@ -324,16 +368,4 @@ fn plain(error: reqwest::Error) -> String {
 
 fn is(response: &Response, kind: &str) -> bool {
     response.headers().get(CONTENT_TYPE).is_some_and(|found| found.as_bytes().starts_with(kind.as_bytes()))
-}
-
-/// The text of an answer; none where it is too long or no text.
-async fn body(mut response: Response) -> Option<String> {
-    let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await.ok()? {
-        if bytes.len() + chunk.len() > limits::SERVER_MESSAGE_BYTES {
-            return None;
-        }
-        bytes.extend_from_slice(&chunk);
-    }
-    String::from_utf8(bytes).ok()
 }

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
 
 use crate::limits;
 
@@ -78,6 +79,8 @@ impl Seat {
 struct Group {
     child: Child,
     words: Arc<Mutex<VecDeque<u8>>>,
+    /// Ends when all words are there.
+    listening: Option<JoinHandle<()>>,
     cut_off: Arc<OnceLock<&'static str>>,
 }
 
@@ -94,10 +97,8 @@ impl Group {
         }
         let mut child = command.spawn()?;
         let words = Arc::new(Mutex::new(VecDeque::new()));
-        if let Some(stderr) = child.stderr.take() {
-            tokio::spawn(listen(stderr, Arc::clone(&words)));
-        }
-        Ok(Group { child, words, cut_off: Arc::default() })
+        let listening = child.stderr.take().map(|stderr| tokio::spawn(listen(stderr, Arc::clone(&words))));
+        Ok(Group { child, words, listening, cut_off: Arc::default() })
     }
 
     fn pid(&self) -> Option<Pid> {
@@ -126,6 +127,10 @@ impl Group {
         self.kill();
         let status = self.child.wait().await.ok().filter(|_| by_itself);
         let how = status.map(|status| status.to_string());
+        // What it said last may still be in the pipe. Somebody who left the group may hold the other end for ever.
+        if let Some(listening) = self.listening.take() {
+            let _ = tokio::time::timeout(limits::END_WITHIN, listening).await;
+        }
         let words: Vec<u8> = self.words.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
         Ended { cut_off: self.cut_off.get().copied(), how, said: last_lines(&String::from_utf8_lossy(&words)) }
     }

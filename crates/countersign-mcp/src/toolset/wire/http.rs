@@ -92,7 +92,10 @@ impl StreamableHttpClient for Http {
         }
         let session = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
         if is(&response, EVENTS) {
-            return Ok(StreamableHttpPostResponse::Sse(events(response, limits::MESSAGE_BYTES), session));
+            return Ok(StreamableHttpPostResponse::Sse(
+                events(response, |bytes| bytes <= limits::MESSAGE_BYTES),
+                session,
+            ));
         }
         let body = body(response).await?;
         Ok(StreamableHttpPostResponse::Json(serde_json::from_slice(&body)?, session))

@@ -1,0 +1,168 @@
+//! A call that was judged, followed to its end or to the moment its client is told to call again.
+
+use std::sync::Arc;
+
+use countersign::digest::{ArgumentDigest, DefinitionDigest};
+use countersign::store::Op;
+use countersign::transition::Rejection;
+use countersign::{Call, CallId, CallState, Claimed, GateError, Permit};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::call::{Matter, Reply};
+use super::forward::Forwarding;
+use super::prompt::Way;
+use super::request::Era;
+use super::state::Leg;
+use super::words;
+use crate::limits;
+
+/// What came of waiting.
+enum Waited {
+    /// The call has come as far as it was waited for.
+    Call(Arc<Call>),
+    /// It has not, and the client is told so now.
+    Late(Arc<Call>),
+    /// The client cancelled, or is gone.
+    Left,
+}
+
+impl Matter<'_> {
+    /// Follows a call from wherever it stands to its end, or to the moment its client is told to call again.
+    pub(super) async fn follow(
+        &self,
+        tool: &Forwarding<'_>,
+        known: Option<DefinitionDigest>,
+        digest: ArgumentDigest,
+        call: Arc<Call>,
+        round: usize,
+    ) -> Result<Reply, GateError> {
+        let deadline = Instant::now() + self.core.wait;
+        let mut waited = self.until_decided(&call, deadline).await?;
+        while let Waited::Call(call) = &waited
+            && matches!(call.state, CallState::Allowed | CallState::Approved)
+        {
+            let rung = self.core.gate.store().bell().listen(call.id);
+            // SECURITY: nothing runs for a caller that is gone. One that only closed its end still reads answers, but
+            // waits for nobody.
+            if self.left.is_cancelled() {
+                return Ok(Reply::Nothing);
+            }
+            if call.state == CallState::Approved && self.core.leaving.is_cancelled() {
+                waited = Waited::Late(Arc::clone(call));
+                break;
+            }
+            waited = match Box::pin(self.core.gate.claim(call.id, known)).await {
+                Ok(Claimed::Permit(permit)) => return Box::pin(self.run(permit, tool, digest)).await,
+                Ok(Claimed::Not(now)) => Waited::Call(now),
+                Err(GateError::Rejected(Rejection::Halted)) => tokio::select! {
+                    () = rung => Waited::Call(self.core.gate.get(call.id).await?),
+                    () = sleep_until(deadline) => Waited::Late(Arc::clone(call)),
+                    () = self.core.leaving.cancelled() => Waited::Late(Arc::clone(call)),
+                    () = self.left.cancelled() => Waited::Left,
+                },
+                Err(error) => return Err(error),
+            };
+        }
+        if let Waited::Call(call) = &waited {
+            // Another request has it, here or in another process: its outcome is this one's, too.
+            waited = Box::pin(self.until(call.id, deadline, |call| call.state != CallState::Executing)).await?;
+        }
+        let (id, era) = (&self.request.id, self.request.era);
+        Ok(match waited {
+            Waited::Left => Reply::Nothing,
+            Waited::Late(call) => Reply::Line(self.not_yet(&digest, &call, round).await?),
+            Waited::Call(call) if call.holds.is_empty() => Reply::Line(words::ended(id, era, &call)),
+            Waited::Call(call) => Reply::Outcome(words::ended(id, era, &call), digest, call),
+        })
+    }
+
+    /// Tells the client that its call still waits: a newer one to go on waiting, any other what to do.
+    async fn not_yet(&self, digest: &ArgumentDigest, call: &Call, round: usize) -> Result<String, GateError> {
+        let (id, era) = (&self.request.id, self.request.era);
+        if era == Era::Handshake || round >= limits::LEGS || self.core.leaving.is_cancelled() {
+            return Ok(words::pending(id, era, call));
+        }
+        let leg = Leg { call: call.id, round: round + 1, asked: None };
+        Ok(words::again(id, &self.core.issue(self.request, digest, leg).await?))
+    }
+
+    /// Waits for a decision; meanwhile the person at a client of the handshake era is asked, where that can be.
+    async fn until_decided(&self, call: &Arc<Call>, deadline: Instant) -> Result<Waited, GateError> {
+        let mut decided = Box::pin(self.until(call.id, deadline, |call| call.state != CallState::Pending));
+        let prompt = match self.request.era {
+            Era::Handshake => Box::pin(self.core.prompt(self.core.able(), call)).await?,
+            Era::Modern => None,
+        };
+        let asked = prompt.and_then(|prompt| Some((self.core.prompts.ask(prompt.hold)?, prompt)));
+        let Some((mut asked, prompt)) = asked else { return decided.await };
+        self.caller.note(words::elicit(&asked.id, &prompt.params)).await;
+        let waited = tokio::select! {
+            waited = &mut decided => {
+                self.caller.note(words::cancelled(&asked.id, "this is no longer asked here")).await;
+                waited?
+            }
+            said = asked.answer() => {
+                if prompt.way == Way::Form {
+                    Box::pin(self.core.take_answer(prompt.hold, call, &said)).await;
+                }
+                decided.await?
+            }
+        };
+        if prompt.way == Way::Link && matches!(waited, Waited::Call(_)) {
+            self.caller.note(words::elicited(prompt.hold)).await;
+        }
+        Ok(waited)
+    }
+
+    /// Waits for a call, telling the client now and then that it still waits.
+    async fn until(&self, id: CallId, deadline: Instant, done: impl Fn(&Call) -> bool) -> Result<Waited, GateError> {
+        let store = self.core.gate.store();
+        let mut beats = tokio::time::interval(limits::HEARTBEAT);
+        let mut beat = 0;
+        loop {
+            let rung = store.bell().listen(id);
+            let call = self.core.gate.get(id).await?;
+            if done(&call) {
+                return Ok(Waited::Call(call));
+            }
+            let due = match call.due_at() {
+                Some(due) => store.now().await?.until(due),
+                None => self.core.wait,
+            };
+            tokio::select! {
+                () = rung => {}
+                () = sleep(due) => drop(store.run(Op::Tick { call: id }).await),
+                _ = beats.tick() => {
+                    beat += 1;
+                    if let Some(token) = &self.request.token {
+                        self.caller.note(words::progress(token, beat, &call)).await;
+                    }
+                }
+                () = self.left.cancelled() => return Ok(Waited::Left),
+                () = self.core.leaving.cancelled() => return Ok(Waited::Late(call)),
+                () = sleep_until(deadline) => return Ok(Waited::Late(call)),
+            }
+        }
+    }
+
+    /// Runs a call, and answers with the server's own bytes.
+    pub(super) async fn run(
+        &self,
+        permit: Permit,
+        tool: &Forwarding<'_>,
+        digest: ArgumentDigest,
+    ) -> Result<Reply, GateError> {
+        let (id, era) = (&self.request.id, self.request.era);
+        let asked = !permit.call().holds.is_empty();
+        let Ok(call) = self.core.gate.run(permit, tool).await else {
+            // It ran, and that could not be recorded: when its lease ends it is in doubt.
+            return Ok(Reply::Line(words::doubt(id, era)));
+        };
+        if self.left.is_cancelled() {
+            return Ok(Reply::Nothing);
+        }
+        let line = tool.answered().and_then(|line| words::answer(id, &line, &call));
+        let line = line.unwrap_or_else(|| words::ended(id, era, &call));
+        Ok(if asked { Reply::Outcome(line, digest, call) } else { Reply::Ran(line, digest, call) })
+    }
+}
