@@ -1,6 +1,6 @@
-//! Links that sign somebody in to the web app, once.
+//! Links to the web app: those that sign somebody in, once, and those to what waits.
 
-use countersign::Store;
+use countersign::{HoldId, Store};
 use countersign_api::wire::Role;
 use countersign_server::people;
 use serde_json::json;
@@ -29,6 +29,11 @@ pub(crate) enum Whom {
     Me,
     /// Somebody with an account.
     Member(String),
+}
+
+/// Where in the web app a hold is looked at and decided. It signs nobody in.
+pub(crate) fn to_hold(url: &str, hold: HoldId) -> String {
+    format!("{}/#/inbox/{hold}", url.trim_end_matches('/'))
 }
 
 /// Makes a link and prints it.

@@ -64,10 +64,18 @@ fn main() -> ExitCode {
 }
 
 fn work(cli: Cli) -> Result<(), Fault> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().thread_stack_size(STACK).enable_all().build()?;
+    let mut builder = match cli.is_for_one() {
+        true => tokio::runtime::Builder::new_current_thread(),
+        false => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder.thread_stack_size(STACK).enable_all().build()?;
     let log = Log::begin(&cli.log, cli.kind(), runtime.handle())?;
-    let done = runtime.block_on(commands::run(cli));
-    log.end();
+    let done = runtime.block_on(async {
+        let done = commands::run(cli).await;
+        // Tasks of this runtime send what is left.
+        let _ = tokio::task::spawn_blocking(|| log.end()).await;
+        done
+    });
     // A tool or prompt that does not end by itself must not keep us.
     runtime.shutdown_timeout(std::time::Duration::from_secs(2));
     done

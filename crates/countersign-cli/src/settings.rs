@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use countersign::config::Config;
 use countersign::policy::PolicyErrors;
-use countersign::{Policy, limits};
+use countersign::{Policy, limits, signer};
 use countersign_api::client::Client;
 use countersign_api::remote::Remote;
 
@@ -48,12 +48,46 @@ impl Reach {
     }
 }
 
-/// The gate of the server that COUNTERSIGN_URL names, if it names one: it judges, and people decide there.
-pub(crate) fn remote_gate() -> Result<Option<Remote>, Fault> {
-    match std::env::var("COUNTERSIGN_URL") {
-        Ok(url) if !url.trim().is_empty() => Ok(Some(Remote::new(url.trim(), &token("agent")?)?)),
-        Ok(_) | Err(VarError::NotPresent) => Ok(None),
-        Err(VarError::NotUnicode(_)) => Err(Fault::usage("COUNTERSIGN_URL cannot be read")),
+/// The server that COUNTERSIGN_URL names, if it names one, and its gate: it judges, and people decide there.
+pub(crate) fn remote_gate() -> Result<Option<(String, Remote)>, Fault> {
+    let Some(url) = remote_url()? else { return Ok(None) };
+    let remote = Remote::new(&url, &token("agent")?)?;
+    Ok(Some((
+        url,
+        match remote_key()? {
+            Some(key) => remote.signed_by(key),
+            None => remote,
+        },
+    )))
+}
+
+/// The key of that server, as COUNTERSIGN_SERVER_KEY pins it: nothing runs without a receipt signed by it.
+fn remote_key() -> Result<Option<String>, Fault> {
+    let key = named("COUNTERSIGN_SERVER_KEY")?;
+    match key.as_deref().is_none_or(signer::is_key) {
+        true => Ok(key),
+        // SECURITY: a pin that cannot be read is never no pin.
+        false => Err(Fault::usage("COUNTERSIGN_SERVER_KEY is no public key: expected 32 bytes as base64")
+            .next("whoever runs the server finds its own at /v1/keys")),
+    }
+}
+
+/// A client of that server, as the agent that COUNTERSIGN_TOKEN names.
+pub(crate) fn remote_client() -> Result<Option<Client>, Fault> {
+    remote_url()?.map(|url| Ok(Client::new(&url, &token("agent")?)?)).transpose()
+}
+
+/// The server that COUNTERSIGN_URL names.
+pub(crate) fn remote_url() -> Result<Option<String>, Fault> {
+    named("COUNTERSIGN_URL")
+}
+
+/// What a variable of the environment says, if anything.
+fn named(variable: &str) -> Result<Option<String>, Fault> {
+    match std::env::var(variable) {
+        Ok(value) => Ok(Some(value.trim().to_owned()).filter(|value| !value.is_empty())),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(_)) => Err(Fault::usage(format!("{variable} cannot be read"))),
     }
 }
 

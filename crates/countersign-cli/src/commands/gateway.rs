@@ -2,10 +2,13 @@
 
 mod doctor;
 mod install;
+mod notes;
 mod status;
 
 use std::ffi::OsString;
+use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,7 +18,7 @@ use countersign::show::escape;
 use countersign::{Gate, Store};
 use countersign_api::wire::Span;
 use countersign_mcp::gateway::face::Face;
-use countersign_mcp::gateway::{self, Change, Ended, Gateway};
+use countersign_mcp::gateway::{self, Change, Ended, Gateway, stdio};
 use countersign_server::{Server, Tls};
 use serde_json::json;
 use similar::TextDiff;
@@ -25,17 +28,22 @@ use crate::desk::{Care, Desk, begin_gate};
 use crate::fault::Fault;
 use crate::home::Home;
 use crate::key;
+use crate::link;
 use crate::out;
+use crate::person::person;
 use crate::prompt;
 use crate::settings::{Place, Settings, read_bytes, remote_gate};
 use crate::signals::Signals;
 use crate::upstream::Way;
+use notes::Notes;
 
 /// Put the gate in front of an MCP server: a drop-in for its command in any client's configuration
 ///
 /// Every tool call is judged by your policy before the server gets it; where the policy asks, it waits for you in
 /// `countersign holds`. Everything else passes unchanged. Standard output carries the protocol only. With COUNTERSIGN_URL
-/// and an agent's token in COUNTERSIGN_TOKEN, the server there judges and holds, and its people decide.
+/// and an agent's token in COUNTERSIGN_TOKEN, the server there judges and holds, and its people decide; a client that can
+/// offer links is given one to what waits; with the server's public key in COUNTERSIGN_SERVER_KEY, nothing runs that is not
+/// signed by it. With `in_client: allow` in the policy, the client's own form may decide.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
@@ -119,6 +127,13 @@ struct AcceptArgs {
     place: Place,
 }
 
+impl Args {
+    /// Whether there will be one client, on pipes.
+    pub(crate) fn is_on_pipes(&self) -> bool {
+        self.command.is_none() && self.door.listen.is_none()
+    }
+}
+
 /// Serves one client on standard input and output, or many over HTTP, or accepts changes.
 pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     match args.command {
@@ -149,13 +164,17 @@ async fn serve(args: Args, form: Form) -> Result<(), Fault> {
         )
         .next("name the MCP server in the server's `mcp_servers:` and use its `/mcp/NAME`, or unset COUNTERSIGN_URL"));
     }
-    let gate = match remote {
-        Some(remote) => remote.records(store).gate(),
-        None => local_gate(store, &settings, &home).await?,
+    let (app, gate) = match remote {
+        Some((url, remote)) => (Some(url), remote.records(store).gate()),
+        None => (None, local_gate(store, &settings, &home).await?),
     };
+    let notes = Notes::begin()?;
+    let taken = notes.clone();
     let mut gateway = Gateway::new(gate.clone(), server, way.identity())
         .limits(settings.config.limits.clone())
-        .notes(|note| out::say(out::safe_lines(note)));
+        .operator(person().id)
+        .links(move |hold| app.as_deref().map(|url| link::to_hold(url, hold)))
+        .notes(move |note| taken.take(note));
     if let Some(Span(wait)) = args.wait {
         gateway = gateway.wait(wait);
     }
@@ -166,6 +185,7 @@ async fn serve(args: Args, form: Form) -> Result<(), Fault> {
         Some(address) => listen(args.door, address, gateway, way, &gate, form).await,
         None => on_pipes(gateway, &way).await,
     };
+    notes.told().await;
     if let Err(error) = gate.checkpoint().await {
         out::warn(format_args!("the record could not be signed: {}", out::safe_lines(&error.to_string())));
     }
@@ -176,8 +196,9 @@ async fn serve(args: Args, form: Form) -> Result<(), Fault> {
 async fn on_pipes(gateway: Gateway, way: &Way) -> Result<(), Fault> {
     let upstream = way.open().map_err(|error| way.fault(&error))?;
     let mut signals = Signals::listen()?;
-    let pipes = (tokio::io::stdin(), tokio::io::stdout());
-    match gateway.serve(pipes, upstream, async move { signals.any().await }).await? {
+    let input = stdio::input(io::stdin().as_fd().try_clone_to_owned()?)?;
+    let output = stdio::output(io::stdout().as_fd().try_clone_to_owned()?)?;
+    match gateway.serve((input, output), upstream, async move { signals.any().await }).await? {
         Ended::ClientLeft => Ok(()),
         Ended::ServerLeft(Some(status)) => Err(Fault::failed(format!("the server has ended ({status})"))
             .next("what it said about it stands above, marked with its name")),

@@ -58,6 +58,11 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
+    /// Whether it works for one peer, message by message, so that more threads would only hand things over.
+    pub(crate) fn is_for_one(&self) -> bool {
+        matches!(&self.command, Command::Gateway(args) if args.is_on_pipes())
+    }
+
     /// What the command is to whoever reads its log.
     pub(crate) fn kind(&self) -> log::Kind {
         match self.command {

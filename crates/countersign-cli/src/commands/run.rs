@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use countersign::policy::Unattended;
+use countersign::show::escape;
 use countersign_agent::{Reply, RunError, Session};
 
 use crate::commands::{Form, open_holds};
@@ -11,7 +12,7 @@ use crate::fault::Fault;
 use crate::out::{self, Cell};
 use crate::person::person;
 use crate::prompt;
-use crate::run::{Attended, Scene, Talk, Typist, all_sessions, open_store};
+use crate::run::{Asking, Attended, Scene, Talk, There, Typist, all_sessions, open_store, settle};
 use crate::settings::Place;
 
 /// Run an agent in the terminal; you are asked where the rules say so
@@ -22,6 +23,10 @@ use crate::settings::Place;
 ///
 /// Holds can be decided here or anywhere else: whoever is first closes them everywhere. In a pipe or with --json there
 /// is nobody to ask, and the policy's `unattended` says what happens then.
+///
+/// With COUNTERSIGN_URL and an agent's token in COUNTERSIGN_TOKEN, the tools run here, but the server there judges and
+/// holds their calls by its own policy, and its people decide. With the server's public key in COUNTERSIGN_SERVER_KEY,
+/// nothing runs that is not signed by it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -74,16 +79,31 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     let scene = Scene::open(&args, attended, typist).await?;
     let name = args.resume.clone().or_else(|| args.session.clone());
     let name = name.unwrap_or_else(|| scene.agent.new_session().id().to_owned());
+    settle(scene.gate.store(), &name, scene.there.as_ref()).await?;
     let session = scene.agent.session(name).requester(person().id);
-    let mut talk = Talk::new(scene.gate.clone(), attended, form, wishes)?;
-    if attended == Attended::No {
-        say_unattended(scene.gate.policy().unattended());
-    }
+    let asking = asking(&scene, attended);
+    let mut talk = Talk::new(scene.gate.clone(), attended, asking, form, wishes)?;
     let ended = Visit { args: &args, session, attended, prompt: scene.prompt.clone() }.go(&mut talk).await;
     if let Err(error) = scene.gate.checkpoint().await {
         out::warn(format_args!("the record could not be signed: {}", out::safe_lines(&error.to_string())));
     }
     ended
+}
+
+/// Who is asked about holds. Where it is nobody here, that is said.
+fn asking(scene: &Scene, attended: Attended) -> Asking {
+    match (&scene.there, attended) {
+        (Some(There { url, principal }), _) => {
+            let (at, principal) = (escape(url), escape(principal));
+            out::say(format_args!("{at} judges and holds the calls of `{principal}`, by its own policy"));
+            Asking::At(url.clone())
+        }
+        (None, Attended::Yes) => Asking::Here,
+        (None, Attended::No) => {
+            say_unattended(scene.gate.policy().unattended());
+            Asking::Others
+        }
+    }
 }
 
 /// What was asked for, in one session.
@@ -148,7 +168,7 @@ impl Visit<'_> {
     }
 
     fn say_session(&self) {
-        let words = format!("session {}", countersign::show::escape(self.session.id()));
+        let words = format!("session {}", escape(self.session.id()));
         out::say(out::paint(out::DIM, words));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use countersign::redact::Redactor;
 use countersign::store::Op;
@@ -91,7 +91,9 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
         true => Vec::new(),
         false => agents::served(&settings, &home, &address_of_store, &gate, local_tools).await?,
     };
-    let faces = offered(&settings, &gate, local_tools).await?;
+    // Where people decide is known once there is an address, and no call comes before.
+    let url = Arc::new(OnceLock::new());
+    let faces = offered(&settings, &gate, local_tools, &url).await?;
     let redact = &settings.config.redact;
     let redactor = Redactor::new(&redact.keys, &redact.values).map_err(Fault::failed)?.and_standard();
     let builder = Server::builder(gate).signer(signer).redactor(redactor).ui(page()).agents(agents).mcp(faces);
@@ -106,6 +108,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
         builder = builder.tls(Tls::from_pem(&read_bytes(certificate)?, &read_bytes(key)?).map_err(Fault::usage)?);
     }
     let server = builder.bind().await?;
+    url.get_or_init(|| server.url().to_owned());
     // Before anybody knows that it runs, and may end it.
     let mut signals = Signals::listen()?;
     let link = link::for_me(&*store, server.url()).await?;
@@ -143,7 +146,12 @@ fn watch(settings: &Settings, home: &Home, gate: &Gate) -> Result<Option<Watcher
 /// The MCP servers of the configuration that clients reach at `/mcp/NAME`.
 ///
 /// SECURITY: a program must not run as the user of this server, who has its store and its keys, unless told so.
-async fn offered(settings: &Settings, gate: &Gate, local_tools: LocalTools) -> Result<Vec<Face>, Fault> {
+async fn offered(
+    settings: &Settings,
+    gate: &Gate,
+    local_tools: LocalTools,
+    url: &Arc<OnceLock<String>>,
+) -> Result<Vec<Face>, Fault> {
     let mut faces = Vec::new();
     for entry in &settings.config.mcp_servers {
         if entry.command.is_some() && local_tools == LocalTools::Refused {
@@ -156,8 +164,10 @@ async fn offered(settings: &Settings, gate: &Gate, local_tools: LocalTools) -> R
         let base = agents::base(settings)?;
         let identity = Way::entry(entry, &base, None)?.identity();
         let way = Way::entry(entry, &base, local_tools.user())?;
+        let url = Arc::clone(url);
         let gateway = Gateway::new(gate.clone(), Arc::clone(&entry.name), identity)
             .limits(settings.config.limits.clone())
+            .links(move |hold| url.get().map(|url| link::to_hold(url, hold)))
             .notes(|note| out::say(out::safe_lines(note)));
         faces.push(Face::new(gateway, move || way.open()).await?);
     }

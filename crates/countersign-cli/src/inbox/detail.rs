@@ -24,7 +24,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, look: Look, areas: &Are
     };
     let clock = clock(state, shown);
     let room = areas.columns().saturating_sub(clock.width() + 4);
-    block = block.title(Span::styled(format!(" {} ", fit(&safe_piece(&shown.hold.title), room)), look.bold()));
+    let times = if shown.others.is_empty() { String::new() } else { format!(" ×{}", shown.others.len() + 1) };
+    let name = fit(&safe_piece(&shown.hold.title), room.saturating_sub(times.width()));
+    block = block.title(Span::styled(format!(" {name}{times} "), look.bold()));
     block = block.title_top(Line::styled(format!(" {clock} "), look.colour(Color::Yellow)).right_aligned());
     let inner = block.inner(areas.detail);
     frame.render_widget(block, areas.detail);

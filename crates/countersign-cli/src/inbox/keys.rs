@@ -58,6 +58,7 @@ impl State {
             ' ' => self.turn(KeyCode::PageDown),
             'a' => self.confirm(),
             'd' | 'e' | 'r' | 'm' => self.engage(Some(key)),
+            'g' if self.tab == Tab::Waiting => self.together(),
             'h' => self.switch(),
             '/' => {
                 let mut input = Input::line();
@@ -87,11 +88,16 @@ impl State {
         let writing = matches!(shown.dialog.stage(), Stage::Denying(_) | Stage::Responding(_) | Stage::Editing(_));
         match key.code {
             _ if writing => return self.key_for_dialog(key),
-            KeyCode::Esc if choosing => self.mode = Mode::List,
+            KeyCode::Esc if choosing => {
+                self.mode = Mode::List;
+                return self.apart();
+            }
             KeyCode::Tab | KeyCode::BackTab => {
                 shown.dialog.restart(self.now);
                 self.mode = Mode::List;
+                return self.apart();
             }
+            KeyCode::Char('g') if choosing && self.tab == Tab::Waiting => return self.together(),
             KeyCode::Down | KeyCode::Char('j') => shown.dialog.scroll(1, self.now),
             KeyCode::Up | KeyCode::Char('k') => shown.dialog.scroll(-1, self.now),
             KeyCode::PageDown | KeyCode::PageUp | KeyCode::Char(' ') => return self.turn(key.code),
@@ -120,7 +126,7 @@ impl State {
             Step::Done(answer) => {
                 shown.sending = true;
                 shown.dialog.notify("Sending your decision…".to_owned());
-                vec![Effect::Decide(shown.hold.id, shown.hold.digest, answer)]
+                vec![shown.decides(answer)]
             }
         }
     }

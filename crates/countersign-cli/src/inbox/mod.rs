@@ -9,6 +9,7 @@ mod keys;
 mod layout;
 mod source;
 mod state;
+mod together;
 mod update;
 mod view;
 
@@ -22,6 +23,9 @@ pub(crate) use state::question;
 use std::io::{self, BufWriter, Stderr};
 use std::time::{Duration, Instant};
 
+use countersign::digest::CallDigest;
+use countersign::hold::HoldState;
+use countersign::{Answer, HoldId};
 use crossterm::event::{Event, KeyEventKind};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -33,6 +37,7 @@ use crate::prompt::{Guard, edit, flush, next_event};
 use crate::signals::Signals;
 use follow::on_one_line;
 use state::{Effect, Message, State};
+use together::Outcomes;
 use view::view;
 
 /// How often countdowns are drawn anew.
@@ -123,11 +128,31 @@ impl Screen {
                 Effect::Decide(id, digest, answer) => {
                     Message::Decided(id, source.decide(id, digest, answer).await.map(Box::new).map_err(words))
                 }
+                Effect::DecideAll(holds, answer) => decide_all(&source, holds, answer).await,
                 Effect::History => Message::History(source.closed().await.map_err(words)),
                 Effect::Editor(..) | Effect::Quit | Effect::Interrupt => Message::Tick,
             }
         });
     }
+}
+
+/// Decides one after the other, each by its own digest. The first that is not taken ends it.
+async fn decide_all(source: &Source, holds: Vec<(HoldId, CallDigest)>, answer: Answer) -> Message {
+    let mut came = Outcomes { decided: Vec::new(), closed: Vec::new(), stopped: None };
+    let lead = holds.first().map(|(id, _)| *id);
+    for (id, digest) in holds {
+        match source.decide(id, digest, answer.clone()).await {
+            Ok(decided) => {
+                came.decided.push(id);
+                came.closed.extend((decided.state != HoldState::Pending).then_some(id));
+            }
+            Err(fault) => {
+                came.stopped = Some(on_one_line(&fault));
+                break;
+            }
+        }
+    }
+    lead.map_or(Message::Tick, |lead| Message::DecidedAll(lead, came))
 }
 
 /// What the terminal said, as a message.

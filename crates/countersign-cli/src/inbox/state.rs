@@ -14,6 +14,7 @@ use jiff::Timestamp;
 
 use super::follow::{Link, News};
 use super::source::{Closed, Coverage, Listing};
+use super::together::Outcomes;
 use crate::out::safe_piece;
 use crate::prompt::{Choice, Dialog, Input, Question};
 
@@ -40,6 +41,8 @@ pub(crate) enum Message {
     Written(HoldId, Result<String, String>),
     /// What came of a decision.
     Decided(HoldId, Result<Box<wire::Decided>, String>),
+    /// What came of deciding several, of which this one was in focus.
+    DecidedAll(HoldId, Outcomes),
     /// The closed holds, or why they are not known.
     History(Result<Vec<Closed>, String>),
 }
@@ -55,6 +58,8 @@ pub(crate) enum Effect {
     Editor(HoldId, String),
     /// Decide a hold that was drawn with this digest.
     Decide(HoldId, CallDigest, Answer),
+    /// Decide holds that were drawn together, each with its digest.
+    DecideAll(Vec<(HoldId, CallDigest)>, Answer),
     /// Read the closed holds.
     History,
     /// End.
@@ -92,6 +97,10 @@ pub(crate) enum Mode {
 pub(crate) struct Shown {
     /// The hold as it was drawn. Its digest goes with every decision.
     pub(crate) hold: wire::Hold,
+    /// All there is to see of it.
+    pub(super) detail: wire::HoldDetail,
+    /// The others that are decided with it, as they were drawn; mostly none.
+    pub(super) others: Vec<wire::Hold>,
     /// Where its arguments lead.
     pub(crate) folders: Vec<wire::Folder>,
     /// Whether claims were halted for it.
@@ -182,7 +191,7 @@ impl State {
         })
     }
 
-    /// The same, with identical calls in one group: the oldest leads. They are decided one by one.
+    /// The same, with identical calls in one group: the oldest leads.
     pub(crate) fn groups(&self) -> Vec<Group<'_>> {
         let mut groups: Vec<Group<'_>> = Vec::new();
         let mut places: HashMap<GroupKey<'_>, usize> = HashMap::new();
@@ -195,6 +204,12 @@ impl State {
             }
         }
         groups
+    }
+
+    /// The holds that are in one row with this one, itself too.
+    pub(super) fn row_of(&self, id: HoldId) -> Vec<&wire::Hold> {
+        let Some(key) = self.waiting().find(|hold| hold.id == id).and_then(group_key) else { return Vec::new() };
+        self.waiting().filter(|hold| group_key(hold).as_ref() == Some(&key)).collect()
     }
 
     /// The closed holds that pass the filter.
@@ -225,15 +240,27 @@ impl Shown {
     /// A hold to be looked at from now on.
     pub(crate) fn new(detail: wire::HoldDetail, now: Duration) -> Shown {
         let (hold, folders, halted) = (detail.hold.clone(), detail.folders.clone(), detail.halted);
-        let dialog = Dialog::new(question(detail), now);
-        Shown { hold, folders, halted, dialog, sending: false, gone: false, coverages: Vec::new(), coverage: 0 }
+        let dialog = Dialog::new(question(detail.clone()), now);
+        Shown {
+            hold,
+            detail,
+            others: Vec::new(),
+            folders,
+            halted,
+            dialog,
+            sending: false,
+            gone: false,
+            coverages: Vec::new(),
+            coverage: 0,
+        }
     }
 
     /// Takes another picture of the same hold, if it is another.
     pub(crate) fn renew(&mut self, detail: wire::HoldDetail, now: Duration) {
         if self.hold != detail.hold || self.halted != detail.halted {
             (self.hold, self.halted) = (detail.hold.clone(), detail.halted);
-            self.dialog.renew(question(detail), now);
+            self.detail = detail;
+            self.dialog.renew(self.question(), now);
         }
     }
 }

@@ -17,6 +17,7 @@ use super::view::view;
 use crate::prompt::Offer;
 
 mod screens;
+mod together;
 
 const AT: &str = "2026-01-02T03:04:05Z";
 /// Long enough for what sleeps to wake.

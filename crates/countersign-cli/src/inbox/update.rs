@@ -51,6 +51,7 @@ impl State {
                 Vec::new()
             }
             Message::Decided(id, came) => self.decided(id, came),
+            Message::DecidedAll(lead, came) => self.decided_all(lead, came),
             Message::History(found) => self.remembered(found),
         };
         self.settle();
@@ -82,6 +83,7 @@ impl State {
         self.link = Link::Live;
         self.listing = listing;
         self.listed_at = self.now;
+        self.regroup();
         if self.tab == Tab::Closed {
             return Vec::new();
         }
@@ -224,7 +226,7 @@ impl State {
         self.load()
     }
 
-    fn load_again(&mut self) -> Vec<Effect> {
+    pub(super) fn load_again(&mut self) -> Vec<Effect> {
         self.loading = None;
         self.load()
     }

@@ -1,14 +1,16 @@
 //! An agent in the terminal: what `countersign run` does once it knows what to run.
 
+mod elsewhere;
 mod keyboard;
 mod scene;
 mod talk;
 mod teller;
 mod typist;
 
+pub(crate) use elsewhere::{There, settle};
 pub(crate) use keyboard::Keyboard;
 pub(crate) use scene::{Scene, all_sessions, open_store};
-pub(crate) use talk::Talk;
+pub(crate) use talk::{Asking, Talk};
 pub(crate) use typist::Typist;
 
 /// Whether somebody sits at the terminal who can be asked.

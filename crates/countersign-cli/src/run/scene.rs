@@ -9,7 +9,7 @@ use countersign_agent::config::{self, Client, Makings};
 use countersign_agent::model::{Lines, Manual, Model, ModelError, Scripted};
 use countersign_agent::{Agent, Listed, RunError};
 
-use super::{Attended, Typist};
+use super::{Attended, There, Typist};
 use crate::agents::{base, model_of, processes, workspace};
 use crate::commands::RunArgs;
 use crate::desk::begin_gate;
@@ -18,7 +18,7 @@ use crate::home::Home;
 use crate::key;
 use crate::out;
 use crate::servers;
-use crate::settings::{Place, Settings, read_bytes};
+use crate::settings::{Place, Settings, read_bytes, remote_gate};
 use crate::watch::Watcher;
 
 /// Sessions read at once.
@@ -28,6 +28,8 @@ const PAGE: usize = 100;
 pub(crate) struct Scene {
     pub(crate) agent: Agent,
     pub(crate) gate: Gate,
+    /// The server that judges and holds, where it is not the gate here.
+    pub(crate) there: Option<There>,
     /// What is to be said, once it is known which words name an agent.
     pub(crate) prompt: Option<String>,
     /// Puts changed rules in force while we run.
@@ -52,20 +54,35 @@ impl Scene {
             let what = format!("the session belongs to the agent `{name}`, not to `{}`", asked.unwrap_or_default());
             return Err(Fault::usage(what));
         }
-        let follows_store = store.policy().await?.is_some();
-        let gate = begin_gate(store, &settings).await?.signer(key::load(&home.data_folder()?)?);
-        let gate = match attended {
-            Attended::Yes => gate.decided_elsewhere(),
-            Attended::No => gate.unattended(),
+        let there = There::from_env().await?;
+        let (gate, _watcher) = match remote_gate()?.filter(|_| there.is_some()) {
+            Some((_, remote)) => (remote.records(store).gate(), None),
+            None => local_gate(store, &settings, &home, attended).await?,
         };
-        let gate = gate.build()?;
-        let _watcher = if follows_store { None } else { watch(&settings, &home, &gate)? };
         let toolsets = servers::connect(&settings.config, &base(&settings)?, &[&name], &gate, None).await?;
         let backdrop =
             Backdrop { settings: &settings, home: &home, address: &address, gate: &gate, toolsets: &toolsets };
         let agent = make_agent(args, &backdrop, &name, typist)?;
-        Ok(Scene { agent, gate, prompt, _watcher })
+        Ok(Scene { agent, gate, there, prompt, _watcher })
     }
+}
+
+/// The gate of the configuration's rules and store, and what puts changed rules in force.
+async fn local_gate(
+    store: Arc<dyn Store>,
+    settings: &Settings,
+    home: &Home,
+    attended: Attended,
+) -> Result<(Gate, Option<Watcher>), Fault> {
+    let follows_store = store.policy().await?.is_some();
+    let gate = begin_gate(store, settings).await?.signer(key::load(&home.data_folder()?)?);
+    let gate = match attended {
+        Attended::Yes => gate.decided_elsewhere(),
+        Attended::No => gate.unattended(),
+    };
+    let gate = gate.build()?;
+    let watcher = if follows_store { None } else { watch(settings, home, &gate)? };
+    Ok((gate, watcher))
 }
 
 /// Which words name the agent and which are the prompt. Words with blanks between them name no agent.

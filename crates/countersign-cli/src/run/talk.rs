@@ -29,7 +29,7 @@ const BACKLOG: usize = 10_000;
 /// One person's side of a conversation.
 pub(crate) struct Talk {
     gate: Gate,
-    attended: Attended,
+    asking: Asking,
     pub(crate) teller: Teller,
     pub(crate) keyboard: Keyboard,
     signals: Signals,
@@ -50,6 +50,17 @@ pub(crate) struct Talk {
     over: bool,
 }
 
+/// Who is asked about holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Asking {
+    /// The person at this terminal, too.
+    Here,
+    /// Others, elsewhere.
+    Others,
+    /// The people of a server, of this address.
+    At(String),
+}
+
 /// What the person wants after a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
@@ -62,12 +73,13 @@ impl Talk {
     pub(crate) fn new(
         gate: Gate,
         attended: Attended,
+        asking: Asking,
         form: Form,
         wishes: mpsc::UnboundedReceiver<Wanted>,
     ) -> io::Result<Talk> {
         Ok(Talk {
             gate,
-            attended,
+            asking,
             teller: Teller::new(form, attended == Attended::Yes),
             keyboard: Keyboard::default(),
             signals: Signals::listen()?,
@@ -127,7 +139,7 @@ impl Talk {
         let session = Arc::clone(stream.session());
         let mut stopped = false;
         while !self.over {
-            if self.attended == Attended::Yes && !stopped && !self.open.is_empty() {
+            if self.asking == Asking::Here && !stopped && !self.open.is_empty() {
                 if self.put(stream).await? == Wish::Stop {
                     stopped = true;
                     self.stop(stream)?;
@@ -195,9 +207,14 @@ impl Talk {
         if !hold.is_pending() || self.known.insert(hold.id, hold.clone()).is_some() {
             return Ok(());
         }
-        if self.attended == Attended::No {
+        let at = match &self.asking {
+            Asking::Here => None,
+            Asking::Others => Some(String::new()),
+            Asking::At(url) => Some(format!(" --url {}", escape(url))),
+        };
+        if let Some(at) = at {
             let tool = escape(&hold.call.facts.tool.to_string());
-            let words = format!("waits: {tool}; countersign approve {} --digest {}", hold.id, hold.digest);
+            let words = format!("waits: {tool}; countersign approve {} --digest {}{at}", hold.id, hold.digest);
             self.teller.say(out::paint(WAIT, words))?;
         }
         self.open.push(hold);

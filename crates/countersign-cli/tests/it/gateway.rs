@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::gateway_peer::{Peer, Stage};
+use crate::gateway_peer::{Peer, Stage, plain};
 use crate::serve::{Serving, ask, token};
 
 const ASK_WRITES: &str = "{ preset: allow-all, rules: [{ id: writes, ask: plain/write }] }";
@@ -279,6 +279,18 @@ fn a_servers_question_goes_to_the_client() {
     peer.send(answer);
     peer.leave();
     assert!(crate::bed::read(stage.bed.work().join("log")).contains(answer));
+}
+
+/// What a server says on its standard error is more than any pipe holds, and this client never reads it.
+#[test]
+fn a_client_that_does_not_read_notes_is_served_all_the_same() {
+    let stage = Stage::new("{ preset: allow-all }");
+    let noisy = "yes 'a word about nothing' | head -n 50000 >&2; exec \"$0\" log";
+    let mut command = stage.bed.command(["gateway", "--config", "policy.yml", "--server", "plain"]);
+    command.args(["--store", &stage.bed.url(), "--", "sh", "-c", noisy]).arg(plain());
+    let mut peer = Peer::start(command);
+    peer.call(1, "read", &json!({}));
+    assert_eq!(peer.answer(1), (false, "done: read".into()));
 }
 
 /// What cannot be read in one way only never reaches the server, and the next message is taken as ever.

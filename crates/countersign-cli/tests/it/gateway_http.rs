@@ -107,6 +107,22 @@ async fn principals_never_meet() {
     assert_eq!(of_ann.post(&call(2, "write", json!({"text": "x"}))).await.status(), 404);
 }
 
+/// However many sessions one principal opens and leaves, the others get in, and so does itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_principal_never_takes_the_place_of_others() {
+    let stage = Stage::new("{ preset: allow-all }");
+    let door = Door::open(&stage, &[]);
+    let (greedy, bob) = (token(&stage.bed, "agent", "greedy"), token(&stage.bed, "agent", "bob"));
+    let first = Web::greeted(&door.url, &greedy).await;
+    for _ in 0..countersign_mcp::limits::CONVERSATIONS_OF_ONE {
+        Web::greeted(&door.url, &greedy).await;
+    }
+    let listed = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    assert_eq!(first.post(listed).await.status(), 404, "the one that was idle longest has ended");
+    assert_eq!(Web::greeted(&door.url, &bob).await.post(listed).await.status(), 200);
+    assert_eq!(Web::greeted(&door.url, &greedy).await.post(listed).await.status(), 200);
+}
+
 /// B132: nothing runs for a caller that is gone; the hold stays, and the identical call gets what was approved.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_runs_for_a_connection_that_was_cut() {
@@ -159,12 +175,13 @@ async fn headers_that_lie_are_refused() {
     let stage = Stage::new("{ preset: allow-all }");
     let door = Door::open(&stage, &["--no-token"]);
     let web = Web::new(&door.url, "");
-    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
-    let send = |headers: &[(&str, &str)]| {
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+    let send_body = |headers: &[(&str, &str)], body: String| {
         let request = web.http.post(&door.url).header("content-type", "application/json");
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         request.body(body).send()
     };
+    let send = |headers: &[(&str, &str)]| send_body(headers, body.to_owned());
     let version = ("mcp-protocol-version", "2026-07-28");
     for headers in [
         vec![],
@@ -178,6 +195,16 @@ async fn headers_that_lie_are_refused() {
         assert_eq!(refused.status(), 400, "{headers:?}");
         assert!(refused.text().await.unwrap().contains("-32020"), "{headers:?}");
     }
+    let headers = [version, ("mcp-method", "tools/call"), ("mcp-name", "write")];
+    for key in ["protocolVersion", "clientCapabilities"] {
+        let refused = send_body(&headers, body.replace(key, "other")).await.unwrap();
+        assert_eq!(refused.status(), 400, "{key}");
+        let said = refused.text().await.unwrap();
+        assert!(said.contains("-32602") && said.contains(key), "{said}");
+    }
+    let begin = [version, ("mcp-method", "initialize")];
+    let refused = send_body(&begin, body.replace("tools/call", "initialize")).await.unwrap();
+    assert_eq!(refused.status(), 404, "sessions are of the older revisions");
     assert_eq!(stage.ran(), [""; 0]);
     let good = send(&[version, ("mcp-method", "tools/call"), ("mcp-name", "=?base64?d3JpdGU=?=")]).await.unwrap();
     assert_eq!(read(&last(&good.text().await.unwrap())), (false, "done: write".into()));
@@ -190,7 +217,8 @@ async fn hostile_posts_are_refused_and_forgotten() {
     let door = Door::open(&stage, &["--no-token", "--wait", "1s"]);
     let web = Web::greeted(&door.url, "").await;
     let huge = call(1, "write", json!({"text": "x".repeat(5 << 20)}));
-    assert!(web.post(&huge).await.status().is_client_error());
+    // From a client of its own: the connection is closed, and nobody else may be about to use it again.
+    assert!(Web::greeted(&door.url, "").await.post(&huge).await.status().is_client_error());
     for line in ["", "{", "[]", r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#] {
         assert_eq!(web.post(line).await.status(), 400, "{line}");
     }

@@ -35,11 +35,21 @@ impl Stage {
 
     /// The same, with a configuration, a store and variables of its own.
     pub(crate) fn client_of(&self, config: &str, store: &str, options: &[&str], variables: &[(&str, &str)]) -> Peer {
+        Peer::start(self.gateway(config, store, options, variables))
+    }
+
+    /// A client with these capabilities.
+    pub(crate) fn able_client(&self, options: &[&str], capabilities: &Value) -> Peer {
+        Peer::able(self.gateway("policy.yml", &self.bed.url(), options, &[]), capabilities)
+    }
+
+    /// The gateway in front of the plain server.
+    pub(crate) fn gateway(&self, config: &str, store: &str, options: &[&str], variables: &[(&str, &str)]) -> Command {
         let mut args = vec!["gateway", "--config", config, "--server", "plain", "--store", store];
         args.extend(options);
         let mut command = self.bed.command(args);
         command.envs(variables.iter().copied()).arg("--").arg(plain()).arg("log");
-        Peer::start(command)
+        command
     }
 
     /// A client of a gateway in front of an address, which is another server than the plain one.

@@ -9,7 +9,7 @@ use crate::bed::{Ran, read};
 use crate::gateway_peer::{Peer, Stage};
 
 /// Where `cargo xtask setup` installs the packages that `tests/parts` lists.
-fn installed(folder: &str) -> PathBuf {
+pub(crate) fn installed(folder: &str) -> PathBuf {
     let target = Path::new(env!("CARGO_BIN_EXE_countersign")).parent().and_then(Path::parent).unwrap();
     let path = target.join("xtask").join(folder);
     assert!(

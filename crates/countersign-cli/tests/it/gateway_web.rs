@@ -26,7 +26,7 @@ impl Door {
         Door::named("far", stage, options, &["--upstream", address])
     }
 
-    fn named(server: &str, stage: &Stage, options: &[&str], upstream: &[&str]) -> Door {
+    pub(crate) fn named(server: &str, stage: &Stage, options: &[&str], upstream: &[&str]) -> Door {
         let url = stage.bed.url();
         let args = ["gateway", "--json", "--listen", "127.0.0.1:0", "--config", "policy.yml", "--server", server];
         let mut command = stage.bed.command(args);
@@ -68,9 +68,14 @@ impl Web {
 
     /// One that has shaken hands.
     pub(crate) async fn greeted(url: &str, token: &str) -> Web {
+        Web::able(url, token, json!({})).await
+    }
+
+    /// The same with these capabilities.
+    pub(crate) async fn able(url: &str, token: &str, capabilities: Value) -> Web {
         let mut web = Web::new(url, token);
-        let params =
-            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
+            "clientInfo": {"name": "c", "version": "1"}});
         let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
         let response = web.post(&hello.to_string()).await;
         web.session = Some(response.headers()["mcp-session-id"].to_str().unwrap().to_owned());
@@ -109,18 +114,24 @@ impl Web {
 
     /// The same, as a client that can put forms before its user and has more to say.
     pub(crate) async fn modern_with(&self, tool: &str, arguments: Value, more: Value) -> Value {
-        let version = "2026-07-28";
-        let meta = json!({"io.modelcontextprotocol/protocolVersion": version,
-            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}});
-        let mut params = json!({"name": tool, "arguments": arguments, "_meta": meta});
+        let mut params = json!({"name": tool, "arguments": arguments});
         for (name, value) in more.as_object().unwrap() {
             params[name] = value.clone();
         }
-        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        self.stateless("tools/call", tool, params, json!({"elicitation": {"form": {}}})).await
+    }
+
+    /// Asks without a handshake, as a client with these capabilities; the whole answer.
+    pub(crate) async fn stateless(&self, method: &str, name: &str, params: Value, capabilities: Value) -> Value {
+        let version = "2026-07-28";
+        let mut params = params;
+        params["_meta"] = json!({"io.modelcontextprotocol/protocolVersion": version,
+            "io.modelcontextprotocol/clientCapabilities": capabilities});
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let request = self.http.post(&self.url).bearer_auth(&self.token).header("content-type", "application/json");
         let request = request.header("accept", "application/json, text/event-stream");
-        let request = request.header("mcp-protocol-version", version).header("mcp-method", "tools/call");
-        let response = request.header("mcp-name", tool).body(body.to_string()).send().await.unwrap();
+        let request = request.header("mcp-protocol-version", version).header("mcp-method", method);
+        let response = request.header("mcp-name", name).body(body.to_string()).send().await.unwrap();
         serde_json::from_str(&last(&response.text().await.unwrap())).unwrap()
     }
 
@@ -132,6 +143,34 @@ impl Web {
     /// Calls a tool: whether the answer is an error, and its text.
     pub(crate) async fn call(&self, id: u64, tool: &str, arguments: Value) -> (bool, String) {
         read(&self.ask(&call(id, tool, arguments)).await)
+    }
+}
+
+/// An answer that is read while it comes.
+pub(crate) struct Coming {
+    response: Response,
+    text: String,
+}
+
+impl Coming {
+    pub(crate) fn new(response: Response) -> Coming {
+        Coming { response, text: String::new() }
+    }
+
+    /// The next message.
+    pub(crate) async fn next(&mut self) -> Value {
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let data: String = event.lines().filter_map(|line| line.strip_prefix("data:")).collect();
+                self.text = rest.to_owned();
+                if !data.trim().is_empty() {
+                    return serde_json::from_str(&data).unwrap_or_else(|error| panic!("{error}: {data}"));
+                }
+                continue;
+            }
+            let chunk = self.response.chunk().await.unwrap().expect("the answer has ended");
+            self.text.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
     }
 }
 

@@ -22,9 +22,17 @@ mod gateway_install;
 #[cfg(unix)]
 mod gateway_peer;
 #[cfg(unix)]
+mod gateway_prompt;
+#[cfg(unix)]
+mod gateway_prompt_http;
+#[cfg(unix)]
 mod gateway_real;
 #[cfg(unix)]
 mod gateway_status;
+#[cfg(unix)]
+mod gateway_suite;
+#[cfg(unix)]
+mod gateway_tasks;
 #[cfg(unix)]
 mod gateway_web;
 #[cfg(unix)]
@@ -38,6 +46,7 @@ mod policy;
 #[cfg(unix)]
 mod remote;
 mod run;
+mod run_remote;
 #[cfg(unix)]
 mod run_terminal;
 #[cfg(unix)]

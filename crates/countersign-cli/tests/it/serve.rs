@@ -90,7 +90,8 @@ pub(crate) async fn propose(url: &str, token: &str, tool: &str, n: u32) -> Value
     serde_json::from_str(&serde_json::to_string(&client.submit(&new).await.unwrap()).unwrap()).unwrap()
 }
 
-/// Every command that works on a store works on a server, with the same answers.
+/// B90: every command that works on a store works on a server, with the same answers; an agent that decides is refused
+/// and recorded.
 #[tokio::test]
 async fn the_commands_decide_and_operate_through_a_server() {
     let _ = rustls::crypto::ring::default_provider().install_default();
