@@ -200,9 +200,9 @@ export async function open(page: Page, tool: string): Promise<void> {
   await expect(page.getByRole('region', { name: 'What will run' })).toBeVisible()
 }
 
-/** Looks at all of the hold, as approve demands. */
-export async function seenWhole(page: Page): Promise<void> {
-  await page.getByRole('region', { name: 'The hold in full' }).evaluate(async (view) => {
+/** Looks at all of the hold, or of a batch, as approve demands. */
+export async function seenWhole(page: Page, name = 'The hold in full'): Promise<void> {
+  await page.getByRole('region', { name }).evaluate(async (view) => {
     for (let top = 0; top < view.scrollHeight; top += view.clientHeight * 0.8) {
       view.scrollTo(0, top)
       await new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(next)))

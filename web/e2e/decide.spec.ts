@@ -1,7 +1,8 @@
-import { armed, expect, open, test } from './countersign'
+import { armed, expect, open, seenWhole, test } from './countersign'
 
 const EMAIL = { tool: 'send_email', arguments: { to: 'bo@example.com', subject: 'Rent' } }
 
+// B127: live, with exactly what will run, approve and deny, and what is remembered.
 test('a call appears live, is approved, and runs with exactly what was shown', async ({ countersign, inbox }) => {
   await expect(inbox.getByText('Nothing waits for you')).toBeVisible()
   const call = await countersign.submit(EMAIL)
@@ -90,6 +91,34 @@ test('identical calls are one row and are decided together', async ({ countersig
   await approve.click()
   await expect(inbox.getByText('Approved 3 calls')).toBeVisible()
   for (const call of calls) expect((await countersign.call(call.id)).state).toBe('approved')
+})
+
+test('hundreds of calls are decided together once every difference was on the screen', async ({ countersign, inbox }) => {
+  test.setTimeout(120_000)
+  const count = 400
+  const sessions = Array.from({ length: count }, (_, at) => `s${at % 100}`)
+  const calls: string[] = []
+  for (let at = 0; at < count; at += 50) {
+    const made = await Promise.all(sessions.slice(at, at + 50).map((session) => countersign.submit({ ...EMAIL, session })))
+    calls.push(...made.map(({ id }) => id))
+  }
+  await expect(inbox.getByText(`× ${count}`)).toBeVisible({ timeout: 60_000 })
+  await open(inbox, 'send_email')
+  await inbox.getByRole('button', { name: 'Review together' }).click()
+  await expect(inbox.getByRole('heading', { name: '400 calls together' })).toBeVisible()
+  // Four calls of a session differ in nothing that anybody could look at.
+  const rows = inbox.getByRole('region', { name: 'What differs' }).getByRole('listitem')
+  await expect(rows).toHaveCount(100, { timeout: 60_000 })
+  await expect(rows.nth(0)).toContainText('4 calls')
+  const approve = inbox.getByRole('button', { name: 'Approve all' })
+  await expect(inbox.getByText(/Scroll through all of it/)).toBeVisible()
+  await expect(approve).toHaveAttribute('aria-disabled', 'true')
+  await seenWhole(inbox, 'The calls in full')
+  await expect(approve).not.toHaveAttribute('aria-disabled', 'true')
+  await approve.click()
+  await expect(inbox.getByText('Approved 400 calls')).toBeVisible({ timeout: 60_000 })
+  await expect(inbox.getByText('Nothing waits for you')).toBeVisible()
+  for (const call of [calls[0], calls[199], calls[399]]) expect((await countersign.call(call ?? '')).state).toBe('approved')
 })
 
 test('everything can be decided without a pointer', async ({ countersign, inbox }) => {

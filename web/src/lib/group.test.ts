@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { compareHolds, groupHolds, NO_FILTER, passes, sharedWarnings } from './group'
+import { compareHolds, groupHolds, NO_FILTER, passes, rowsOf, sharedWarnings, siblings } from './group'
 import type { Hold, HoldDetail } from './types'
 
 const BASE: Hold = {
@@ -28,6 +28,11 @@ describe('groups', () => {
   it('never hides other terms in the same row', () => {
     const others = [{ risk: 'high' as const }, { in_run: true }, { approvals: [{ approvals: 2, from: ['x'], have: 0 }] }]
     for (const more of others) expect(groupHolds([hold({}), hold({ id: 'h2', ...more })])).toHaveLength(2)
+  })
+
+  it('never takes masked calls for the same', () => {
+    const masked = { argument_digest: null, masked: true }
+    expect(groupHolds([hold(masked), hold({ id: 'h2', tool: 'drop', ...masked })])).toHaveLength(2)
   })
 
   it('keeps an approval of one from splitting the row', () => {
@@ -62,6 +67,30 @@ describe('a batch', () => {
       { name: 'arguments/x', values: [undefined, '1'] },
     ])
     expect(shared.map(({ name }) => name)).toContain('arguments/to')
+  })
+
+  it('shows what is the same in one row, and nothing else', () => {
+    const { differing } = compareHolds([
+      detail({ session: 's1' }, '{"n":1}'),
+      detail({ session: 's2' }, '{"n":1}'),
+      detail({ session: 's1' }, '{"n":1}'),
+      detail({ session: 's1' }, '{"n":"1"}'),
+      detail({ session: 's1' }, '{"m":0}'),
+    ])
+    expect(rowsOf(differing, 5)).toEqual([
+      { values: ['s1', '1', undefined], count: 2 },
+      { values: ['s2', '1', undefined], count: 1 },
+      { values: ['s1', '"1"', undefined], count: 1 },
+      { values: ['s1', undefined, '0'], count: 1 },
+    ])
+  })
+
+  it('is offered for all with the same arguments, and for masked ones as the server knows them', () => {
+    const all = [hold({}), hold({ id: 'h2' }), hold({ id: 'h3', in_run: true }), hold({ id: 'h4', argument_digest: 'a2' })]
+    expect(siblings(detail({}, '{}'), all)).toEqual(['h2'])
+    const masked = [hold({ argument_digest: null }), hold({ id: 'h2', argument_digest: null })]
+    const named = { id: 'h9', digest: 'd9', session: null, opened_at: '' }
+    expect(siblings({ ...detail({ argument_digest: null }, '{}'), siblings: [named] }, masked)).toEqual(['h9'])
   })
 
   it('tells each warning once', () => {

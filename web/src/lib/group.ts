@@ -30,12 +30,20 @@ export function groupHolds(holds: Iterable<Hold>): Group[] {
   const ordered = [...holds].sort((one, other) => compare(one.opened_at, other.opened_at) || compare(one.id, other.id))
   for (const hold of ordered) {
     // SECURITY: what must be decided on other terms is never hidden in the same row.
-    const key = [hold.argument_digest, hold.risk, hold.in_run, compact(of(hold.approvals.map(terms)))].join(' ')
+    // Where something is masked nobody can tell whether two calls are the same, so each has a row of its own.
+    const key = [hold.argument_digest ?? hold.id, hold.risk, hold.in_run, compact(of(hold.approvals.map(terms)))].join(' ')
     const group = groups.get(key)
     if (group) group.holds.push(hold)
     else groups.set(key, { key, lead: hold, holds: [hold] })
   }
   return [...groups.values()]
+}
+
+/** The other calls with the same arguments that wait: those the server names, which are not many, and all we know of. */
+export function siblings({ hold, siblings: named }: HoldDetail, all: Iterable<Hold>): string[] {
+  const same = ({ id, in_run, argument_digest }: Hold) =>
+    id !== hold.id && !in_run && argument_digest !== null && argument_digest === hold.argument_digest
+  return [...new Set([...named, ...[...all].filter(same)].map(({ id }) => id))]
 }
 
 /** Warnings about the holds of a batch, each once, with how many it concerns. */
@@ -60,6 +68,23 @@ export function compareHolds(holds: HoldDetail[]): { shared: Field[]; differing:
   const fields = [...names].map((name) => ({ name, values: rows.map((row) => row.get(name)) }))
   const isShared = ({ values }: Field) => values.every((value) => value === values[0])
   return { shared: fields.filter(isShared), differing: fields.filter((field) => !isShared(field)) }
+}
+
+/** Calls that have the same in every place where calls of the batch differ. */
+export type Row = { values: (string | undefined)[]; count: number }
+
+/** What differs, one row for all that differ in nothing from each other. A thousand identical calls need one look. */
+export function rowsOf(differing: Field[], count: number): Row[] {
+  const rows = new Map<string, Row>()
+  for (let at = 0; at < count; at += 1) {
+    const values = differing.map((field) => field.values[at])
+    // Whatever stands in a value, another one of it makes another key.
+    const key = JSON.stringify(values.map((value) => value ?? null))
+    const row = rows.get(key)
+    if (row) row.count += 1
+    else rows.set(key, { values, count: 1 })
+  }
+  return [...rows.values()]
 }
 
 function facts({ hold, arguments_text }: HoldDetail): Map<string, string> {

@@ -28,6 +28,12 @@ class Router {
     addEventListener('hashchange', () => (this.route = read(location.hash)))
   }
 
+  /** Whether the address is this one. It may have changed already while the word of that still waits its turn. */
+  isAt(place: Place, id?: string): boolean {
+    const now = read(location.hash)
+    return now.place === place && now.id === id
+  }
+
   go(place: Place, id?: string): void {
     location.hash = link(place, id)
   }

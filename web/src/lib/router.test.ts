@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { link, linkIn, read } from './router.svelte'
+import { link, linkIn, read, router } from './router.svelte'
 
 it.each([
   ['', 'inbox', undefined],
@@ -17,4 +17,12 @@ it('knows a sign-in link from a place', () => {
   expect(linkIn('#cs_link_abc')).toBe('cs_link_abc')
   expect(linkIn('#/inbox')).toBeUndefined()
   expect(linkIn('')).toBeUndefined()
+})
+
+it('knows where it is before the word of a change has come', () => {
+  router.replace('inbox', 'hold_1')
+  expect(router.isAt('inbox', 'hold_1')).toBe(true)
+  location.hash = link('insights')
+  expect(router.route.place).toBe('inbox')
+  expect(router.isAt('inbox', 'hold_1')).toBe(false)
 })

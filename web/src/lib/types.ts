@@ -46,7 +46,7 @@ export type Hold = Path & {
   masked: boolean
   digest: string
   /** Equal for calls that are the same to tool and server. */
-  argument_digest: string
+  argument_digest: string | null
   title: string
   because: Reason[]
   risk: Risk
@@ -219,4 +219,5 @@ export type Me = {
 export type Page<T> = { items: T[]; next: string | null }
 
 /** RFC 9457. */
-export type Problem = { status: number; code: string; title: string; detail?: string }
+/** `retry_after` says in how many seconds to ask again. */
+export type Problem = { status: number; code: string; title: string; detail?: string; retry_after?: number }
