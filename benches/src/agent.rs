@@ -22,6 +22,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::core::{Goal, compared, nanoseconds_each};
 use crate::figure::Figure;
+use crate::process;
 
 /// Words of one streamed answer: fewer than a stream keeps for a slow reader, so that none is lost.
 const WORDS: usize = 900;
@@ -149,11 +150,17 @@ fn in_memory(_: &Runtime, rival: &Baselines) -> Result<Vec<Figure>> {
 }
 
 fn on_sqlite(runtime: &Runtime, rival: &Baselines) -> Result<Vec<Figure>> {
-    let folder = TempDir::new()?;
-    let bed = Bed::new(runtime.block_on(open(&folder))?, Policy::ask_all(), 1)?;
     let begin = Instant::now();
-    let durable = bed.measure(runtime, 20, || Ok(begin.elapsed().as_secs_f64()))?;
-    Ok(vec![beside("durable gated agent cycle on SQLite, over adk-rs", durable, rival.get("durable"), 0.1)])
+    let measure = |calls, sample| {
+        let folder = TempDir::new()?;
+        let bed = Bed::new(runtime.block_on(open(&folder))?, Policy::ask_all(), calls)?;
+        bed.measure(runtime, sample, || Ok(begin.elapsed().as_secs_f64()))
+    };
+    let figure = |name: &str, value, key: &str| beside(name, value, rival.get(key), 0.1);
+    Ok(vec![
+        figure("durable gated agent cycle on SQLite, over adk-rs", measure(1, 20)?, "durable"),
+        figure("the same durable, each of 50 calls of one run", measure(MANY, MANY)?, "durable of many"),
+    ])
 }
 
 async fn open(folder: &TempDir) -> Result<Arc<dyn Store>> {
@@ -204,12 +211,9 @@ async fn read_all(agent: &Agent, words: usize) -> Result<()> {
     Ok(())
 }
 
-/// Processor time of this process, all threads together, in seconds; the kernel counts in ticks of 10 ms.
+/// Processor time of this process, all threads together, in seconds.
 fn cpu_seconds() -> Result<f64> {
-    let text = std::fs::read_to_string("/proc/self/stat")?;
-    let (_, fields) = text.rsplit_once(')').context("stat has no name")?;
-    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
-    Ok(ticks.sum::<Result<u64, _>>()? as f64 / 100.0)
+    Ok(process::cpu(std::process::id())? / 1e6)
 }
 
 #[cfg(test)]

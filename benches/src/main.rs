@@ -7,6 +7,7 @@ mod agent;
 mod core;
 mod figure;
 mod mcp;
+mod process;
 mod server;
 
 use std::io::{self, Write};
@@ -24,7 +25,7 @@ struct Bench {
     /// What to measure.
     suite: Suite,
     /// Measures only the groups whose name begins so: judge, memory, sqlite, postgres; memory, sqlite, stream, sessions;
-    /// holds, calls, cycle, poll, stream; stdio, held.
+    /// holds, calls, cycle, poll, stream; stdio, http, held, proxies.
     #[arg(long, default_value = "")]
     only: String,
     /// What `benches/adk` printed; without it the agent's figures stand alone.

@@ -185,9 +185,11 @@ async fn main() -> Result<()> {
         let mut bed = Bed::new(Arc::new(InMemorySessionService::new()), gated, calls)?;
         print(name, measure(&mut bed, sample, cpu_seconds).await?);
     }
-    let folder = tempfile::tempdir()?;
-    let url = format!("sqlite://{}?mode=rwc", folder.path().join("adk.db").display());
-    let sqlite = Arc::new(SqliteSessionService::connect(&url).await?);
-    print("durable", measure(&mut Bed::new(sqlite, Gated::Yes, 1)?, 20, wall_seconds).await?);
+    for (name, calls, sample) in [("durable", 1, 20), ("durable of many", MANY, MANY)] {
+        let folder = tempfile::tempdir()?;
+        let url = format!("sqlite://{}?mode=rwc", folder.path().join("adk.db").display());
+        let sqlite = Arc::new(SqliteSessionService::connect(&url).await?);
+        print(name, measure(&mut Bed::new(sqlite, Gated::Yes, calls)?, sample, wall_seconds).await?);
+    }
     Ok(())
 }
