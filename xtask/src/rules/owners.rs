@@ -16,7 +16,14 @@ const OWNERS: &[(&[&str], &[&str], &str)] = &[
     (&["rust-embed"], &["countersign-ui"], "the web app"),
     (
         &["reqwest", "hyper", "tokio-tungstenite"],
-        &["countersign-api", "countersign-agent", "countersign-mcp", "countersign-server", "countersign-cli"],
+        &[
+            "countersign-api",
+            "countersign-agent",
+            "countersign-mcp",
+            "countersign-server",
+            "countersign-cli",
+            "countersign-benches",
+        ],
         "HTTP",
     ),
     (&["crossterm", "ratatui", "inquire", "indicatif", "anstream", "expectrl"], &["countersign-cli"], "the terminal"),
