@@ -1,7 +1,7 @@
 //! What the inbox knows. Reads no clock and no terminal; [`State::update`](super::update) is the only thing that
 //! changes it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use countersign::digest::{ArgumentDigest, CallDigest};
@@ -129,6 +129,8 @@ pub(crate) struct State {
     pub(crate) now: Duration,
     pub(crate) link: Link,
     pub(crate) listing: Listing,
+    /// Holds that closed since the listing was made. A listing that was under way may still name them.
+    pub(super) ended: HashSet<HoldId>,
     /// When the listing was made.
     pub(crate) listed_at: Duration,
     /// The closed holds, where they were asked for.
@@ -160,6 +162,7 @@ impl State {
             link: Link::Live,
             selected: listing.holds.first().map(|hold| hold.id),
             listing,
+            ended: HashSet::new(),
             listed_at: now,
             closed: None,
             tab: Tab::Waiting,
@@ -219,6 +222,22 @@ impl State {
             let texts = [hold.tool.as_str(), hold.state, hold.by.as_deref().unwrap_or_default()];
             texts.into_iter().any(|text| text.to_lowercase().contains(&wanted))
         })
+    }
+
+    /// Takes a newer listing, without what is known to have closed: no hold opens again.
+    pub(super) fn relist(&mut self, listing: Listing) {
+        let (ended, waiting): (Vec<_>, Vec<_>) =
+            listing.holds.into_iter().partition(|hold| self.ended.contains(&hold.id));
+        // Listings come in their order: what this one does not name, no later one will.
+        self.ended = ended.into_iter().map(|hold| hold.id).collect();
+        self.listing = Listing { holds: waiting, ..listing };
+        self.listed_at = self.now;
+    }
+
+    /// A hold closed: it waits no more, whatever a listing says that is older than that.
+    pub(super) fn end(&mut self, id: HoldId) {
+        self.listing.holds.retain(|hold| hold.id != id);
+        self.ended.insert(id);
     }
 
     /// The place of the selected hold in the list.

@@ -227,6 +227,23 @@ fn a_list_moves_on_by_itself_when_nobody_reads() {
     person.sees("write_file was expired");
 }
 
+/// A listing that was made before a decision and comes after it brings nothing back.
+#[test]
+fn an_older_listing_reopens_nothing() {
+    let [first, second] = two();
+    let mut person = Person::before(std::slice::from_ref(&first));
+    person.wait(LATER).types("a");
+    assert_eq!(person.wait(LATER).types("a"), [approve(&first)]);
+    person.gets(Message::Decided(first.id, Ok(decided(&first, "approved"))));
+    assert_eq!(person.gets(Message::News(News::Listed(listing(std::slice::from_ref(&first))))), []);
+    person.sees("approved");
+    person.sees("nothing waits");
+    // The next one names what is new.
+    let effects = person.gets(Message::News(News::Listed(listing(&[first, second.clone()]))));
+    assert_eq!(effects, [Effect::Load(second.id)]);
+    person.sees("1 call waits");
+}
+
 /// B128: approve sleeps until every row was on the screen.
 #[test]
 fn approve_needs_the_whole_view() {

@@ -67,7 +67,7 @@ impl State {
     /// What came of deciding them all.
     pub(super) fn decided_all(&mut self, lead: HoldId, came: Outcomes) -> Vec<Effect> {
         let Outcomes { decided, closed, stopped } = came;
-        self.listing.holds.retain(|hold| !closed.contains(&hold.id));
+        closed.iter().for_each(|id| self.end(*id));
         self.status = match stopped {
             None => format!("{} calls decided together", decided.len()),
             Some(why) => format!("{} calls decided, then: {why}", decided.len()),

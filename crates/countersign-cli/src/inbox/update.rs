@@ -81,8 +81,7 @@ impl State {
     fn listed(&mut self, listing: Listing) -> Vec<Effect> {
         let changed = (&self.listing.policy, self.listing.halted) != (&listing.policy, listing.halted);
         self.link = Link::Live;
-        self.listing = listing;
-        self.listed_at = self.now;
+        self.relist(listing);
         self.regroup();
         if self.tab == Tab::Closed {
             return Vec::new();
@@ -113,6 +112,7 @@ impl State {
         let same = self.shown.as_mut().filter(|shown| shown.hold.id == id);
         match (found, same) {
             (Ok(detail), _) if self.tab == Tab::Waiting && detail.hold.state.as_str() != "pending" => {
+                self.end(id);
                 self.gone(how_it_ended(&detail.hold))
             }
             (Ok(detail), Some(shown)) => {
@@ -187,7 +187,7 @@ impl State {
         };
         self.status = what_came(&decided);
         if decided.state.as_str() != "pending" {
-            self.listing.holds.retain(|hold| hold.id != id);
+            self.end(id);
         }
         match here {
             false => Vec::new(),
