@@ -18,7 +18,7 @@ policy:
     - { id: big-transfers, ask: transfer_money, risk: high, reason: Transfers need a second look }
     - { id: production, ask: deploy, risk: critical, reason: This reaches production }
     - { id: hurry, ask: hurry, expires_after: 4s }
-limits: { pending_per_session: 20000, submits_per_second: 100000 }
+limits: { pending_per_session: 20000, pending_per_agent: 20000, submits_per_second: 100000 }
 `
 
 /** Agents that the server runs: a banker who gives the transfer to a clerk, and the client moves the money; a scribe. */

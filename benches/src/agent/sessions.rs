@@ -55,7 +55,7 @@ struct Bed {
 
 impl Bed {
     async fn open(folder: &TempDir) -> Result<Bed> {
-        let limits = Limits { pending_total: 1_000_000, ..Limits::default() };
+        let limits = Limits { pending_per_agent: 1_000_000, pending_total: 1_000_000, ..Limits::default() };
         let builder = Gate::builder().policy(Policy::ask_all()).store(open(folder).await?).limits(limits);
         let (builder, holds) = builder.without_sweeper().channel();
         let agent = Agent::builder("bench", model(1)).gate(builder.build()?).tool(write_file()).build()?;

@@ -36,7 +36,12 @@ pub(crate) fn write_file() -> FnTool {
 }
 
 pub(crate) fn gate(store: Arc<dyn countersign::Store>) -> Result<Gate> {
-    let limits = Limits { pending_per_session: 1_000_000, pending_total: 1_000_000, ..Limits::default() };
+    let limits = Limits {
+        pending_per_session: 1_000_000,
+        pending_per_agent: 1_000_000,
+        pending_total: 1_000_000,
+        ..Limits::default()
+    };
     let builder = Gate::builder().policy(Policy::ask_all()).store(store).limits(limits).without_sweeper();
     Ok(builder.decided_elsewhere().build()?)
 }

@@ -149,7 +149,12 @@ async fn input_ended() {
 
 /// A gateway whose bounds are in nobody's way, and its gate.
 fn gate(store: Arc<dyn Store>, policy: Policy) -> Result<(Gateway, Gate)> {
-    let limits = Limits { pending_per_session: 1_000_000, pending_total: 1_000_000, ..Limits::default() };
+    let limits = Limits {
+        pending_per_session: 1_000_000,
+        pending_per_agent: 1_000_000,
+        pending_total: 1_000_000,
+        ..Limits::default()
+    };
     let gate = Gate::builder().policy(policy).store(store).limits(limits.clone()).decided_elsewhere().build()?;
     let gateway = Gateway::new(gate.clone(), "bench", Identity::of_command(["bench"])).limits(limits);
     Ok((gateway.wait(Duration::from_secs(600)), gate))

@@ -52,7 +52,13 @@ fn runtime() -> Result<Runtime> {
 /// Bounds that are in nobody's way: what is measured is the work, not the waiting.
 fn limits() -> Limits {
     let most = 1_000_000;
-    Limits { pending_per_session: most, pending_total: most, submits_per_second: most as u32, ..Limits::default() }
+    Limits {
+        pending_per_session: most,
+        pending_per_agent: most,
+        pending_total: most,
+        submits_per_second: most as u32,
+        ..Limits::default()
+    }
 }
 
 /// Asks about everything but `free`.

@@ -175,7 +175,7 @@ fn submit(submission: &Submission, state: &mut dyn State) -> Result<Applied, Fai
     current_policy(state, submission.policy.own_version())?;
     let mut call = proposed(new, state.now());
     let chain = call.facts.path.chain();
-    let settled = settle_new(submission, &mut call, &chain, state)?;
+    let settled = settle_new(submission, &mut call, state)?;
     if call.holds.is_empty() {
         // A hold that opened has bound the call already, with its own id and expiry.
         call.digest = call.compute_digest();
@@ -246,12 +246,7 @@ fn submitted(call: &Call) -> Draft {
 }
 
 /// Gives a new call its first state, and the event that says so.
-fn settle_new(
-    submission: &Submission,
-    call: &mut Call,
-    chain: &Chain,
-    state: &mut dyn State,
-) -> Result<Draft, StoreError> {
+fn settle_new(submission: &Submission, call: &mut Call, state: &mut dyn State) -> Result<Draft, StoreError> {
     let new = &submission.call;
     if let Some(refusal) = &new.refusal {
         return Ok(refuse(call, refusal.clone()));
@@ -264,7 +259,7 @@ fn settle_new(
             Ok(refuse(call, refusal))
         }
         Effect::Allow => Ok(allow(call, None, state)),
-        Effect::Ask => ask(submission, call, chain, state),
+        Effect::Ask => ask(submission, call, state),
     }
 }
 
@@ -283,7 +278,7 @@ fn raise_for_doubt(call: &mut Call, state: &mut dyn State) -> Result<(), StoreEr
     Ok(())
 }
 
-fn ask(submission: &Submission, call: &mut Call, chain: &Chain, state: &mut dyn State) -> Result<Draft, StoreError> {
+fn ask(submission: &Submission, call: &mut Call, state: &mut dyn State) -> Result<Draft, StoreError> {
     if let Some(refusal) = state.denial(&call.facts.path, &call.argument_digest)? {
         return Ok(refuse(call, refusal));
     }
@@ -302,10 +297,7 @@ fn ask(submission: &Submission, call: &mut Call, chain: &Chain, state: &mut dyn 
         Some(Unasked::Allow | Unasked::Deny) => return Ok(refuse(call, Refusal::new(RefusalKind::NoApprover))),
         None => {}
     }
-    let (in_session, in_all) = state.pending(chain)?;
-    let limits = &submission.limits;
-    if in_session >= limits.pending_per_session || in_all >= limits.pending_total {
-        let text = format!("{in_session} calls of this session and {in_all} in all are waiting already");
+    if let Some(text) = state.pending(&call.facts.path)?.beyond(&submission.limits) {
         return Ok(refuse(call, Refusal::new(RefusalKind::Limit).because(text)));
     }
     Ok(open_hold(call, submission.call.hint.clone(), submission.call.payload.clone(), now))

@@ -16,7 +16,9 @@ pub struct Limits {
     pub argument_keys: usize,
     /// Calls of one session that may wait at once.
     pub pending_per_session: u64,
-    /// Calls that may wait at once, all sessions together.
+    /// Calls of one principal (a token's agent, or this machine's own) that may wait at once, all its sessions together.
+    pub pending_per_agent: u64,
+    /// Calls that may wait at once, everybody's together.
     pub pending_total: u64,
     /// Submissions per second of one token of a server.
     pub submits_per_second: u32,
@@ -42,6 +44,7 @@ impl Default for Limits {
             argument_depth: 64,
             argument_keys: 10_000,
             pending_per_session: 100,
+            pending_per_agent: 1_000,
             pending_total: 100_000,
             submits_per_second: 50,
             attempts: 3,

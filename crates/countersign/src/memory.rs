@@ -19,6 +19,7 @@ use crate::limits;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::store::{
     Applied, CallFilter, EventFilter, Expect, Failure, Halted, MovedHeads, Op, Record, State, Store, StoreError,
+    Waiting,
 };
 use crate::time::{Clock, SystemClock, Time};
 use crate::transition::Rejection;
@@ -53,6 +54,9 @@ impl MemoryStore {
     }
 }
 
+/// An identical call that is in doubt is found by whose it is, its chain and its arguments.
+type Doubt = (Arc<str>, Chain, ArgumentDigest, CallId);
+
 /// Where a call's key or denial counts: its principal's, in its chain, in its run.
 ///
 /// The chain alone names a principal only where there is a session.
@@ -68,12 +72,14 @@ struct Tables {
     holds: HashMap<HoldId, HoldPlace>,
     keys: HashMap<(Place, Arc<str>), CallId>,
     denials: HashMap<(Place, ArgumentDigest), Refusal>,
-    doubts: BTreeSet<(Chain, ArgumentDigest, CallId)>,
+    doubts: BTreeSet<Doubt>,
     grants: BTreeMap<GrantId, Grant>,
     exact_grants: HashMap<ArgumentDigest, Vec<GrantId>>,
     wide_grants: HashMap<ToolId, Vec<GrantId>>,
     chains: HashMap<Chain, ChainRow>,
     events: Vec<Event>,
+    /// How many calls of a principal wait, where any does.
+    waiting: HashMap<Arc<str>, u64>,
     pending: u64,
     halts: HashSet<Option<Arc<str>>>,
     last_checkpoint: Option<EventHash>,
@@ -135,10 +141,12 @@ impl State for Tables {
         if self.doubts.is_empty() {
             return Ok(None);
         }
-        let chain = path.chain();
-        let first = (chain.clone(), *arguments, CallId::from_bytes([0; 16]));
+        // The chain alone will not do: calls without a session share one, whosever they are.
+        let (principal, chain) = (&path.principal, path.chain());
+        let first = (Arc::clone(principal), chain.clone(), *arguments, CallId::from_bytes([0; 16]));
         let found = self.doubts.range(first..).next();
-        Ok(found.filter(|(at, digest, _)| *at == chain && digest == arguments).map(|(_, _, id)| *id))
+        let is_like = |(whose, at, digest, _): &&Doubt| whose == principal && *at == chain && digest == arguments;
+        Ok(found.filter(is_like).map(|(.., id)| *id))
     }
 
     fn grants_for(&mut self, path: &Path, tool: &ToolId, arguments: &ArgumentDigest) -> Result<Vec<Grant>, StoreError> {
@@ -157,8 +165,10 @@ impl State for Tables {
         Ok(self.grants.get(&id).cloned())
     }
 
-    fn pending(&mut self, chain: &Chain) -> Result<(u64, u64), StoreError> {
-        Ok((self.chains.get(chain).map_or(0, |row| row.pending), self.pending))
+    fn pending(&mut self, path: &Path) -> Result<Waiting, StoreError> {
+        let row = path.session.as_ref().and_then(|_| self.chains.get(&path.chain()));
+        let of_agent = self.waiting.get(&path.principal).copied().unwrap_or(0);
+        Ok(Waiting { in_session: row.map_or(0, |row| row.pending), of_agent, in_all: self.pending })
     }
 
     fn halted(&mut self, path: &Path) -> Result<bool, StoreError> {
@@ -274,6 +284,10 @@ impl State for Tables {
     }
 }
 
+fn doubt(chain: &Chain, call: &Call) -> Doubt {
+    (Arc::clone(&call.facts.path.principal), chain.clone(), call.argument_digest, call.id)
+}
+
 fn is_halted(halts: &HashSet<Option<Arc<str>>>, path: &Path) -> bool {
     halts.contains(&None) || path.agents.iter().any(|agent| halts.contains(&Some(Arc::clone(agent))))
 }
@@ -284,13 +298,13 @@ impl Tables {
             self.due.remove(&(due, call.id));
         }
         if call.state == CallState::Pending {
-            self.count(chain, -1);
+            self.count(chain, &call.facts.path.principal, -1);
         }
         if call.open_hold().is_some() {
             self.holding.remove(&call.id);
         }
         if call.state == CallState::InDoubt {
-            self.doubts.remove(&(chain.clone(), call.argument_digest, call.id));
+            self.doubts.remove(&doubt(chain, call));
         }
     }
 
@@ -299,13 +313,13 @@ impl Tables {
             self.due.insert((due, call.id));
         }
         if call.state == CallState::Pending {
-            self.count(chain, 1);
+            self.count(chain, &call.facts.path.principal, 1);
         }
         if call.open_hold().is_some() {
             self.holding.insert(call.id);
         }
         if call.state == CallState::InDoubt {
-            self.doubts.insert((chain.clone(), call.argument_digest, call.id));
+            self.doubts.insert(doubt(chain, call));
         }
         let place = || place(&call.facts.path);
         if let Some(refusal) = &call.refusal
@@ -317,13 +331,18 @@ impl Tables {
         }
     }
 
-    fn count(&mut self, chain: &Chain, by: i64) {
+    fn count(&mut self, chain: &Chain, principal: &Arc<str>, by: i64) {
         let row = match self.chains.get_mut(chain) {
             Some(row) => row,
             None => self.chains.entry(chain.clone()).or_default(),
         };
         row.pending = row.pending.saturating_add_signed(by);
         self.pending = self.pending.saturating_add_signed(by);
+        let waiting = self.waiting.entry(Arc::clone(principal)).or_default();
+        *waiting = waiting.saturating_add_signed(by);
+        if *waiting == 0 {
+            self.waiting.remove(principal);
+        }
     }
 
     fn live_record(&self, namespace: &str, key: &str, now: Time) -> Option<&Record> {

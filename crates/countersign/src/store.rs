@@ -356,14 +356,14 @@ pub trait State {
     fn call_by_key(&mut self, path: &Path, key: &str) -> Result<Option<Arc<Call>>, StoreError>;
     /// An earlier denial by an approver of an identical call in the same run.
     fn denial(&mut self, path: &Path, arguments: &ArgumentDigest) -> Result<Option<Refusal>, StoreError>;
-    /// An identical call in the same session that is in doubt.
+    /// An identical call of the same principal and session that is in doubt.
     fn doubt(&mut self, path: &Path, arguments: &ArgumentDigest) -> Result<Option<CallId>, StoreError>;
     /// Unrevoked grants that may cover a call: the session's first, then global ones. May hold more than match.
     fn grants_for(&mut self, path: &Path, tool: &ToolId, arguments: &ArgumentDigest) -> Result<Vec<Grant>, StoreError>;
     /// A grant.
     fn grant(&mut self, id: GrantId) -> Result<Option<Grant>, StoreError>;
-    /// How many calls wait in a session's chain, and in all. The second may lag.
-    fn pending(&mut self, chain: &Chain) -> Result<(u64, u64), StoreError>;
+    /// How many calls wait, beside a call of this path.
+    fn pending(&mut self, path: &Path) -> Result<Waiting, StoreError>;
     /// Whether everything, or one of these agents, is halted.
     fn halted(&mut self, path: &Path) -> Result<bool, StoreError>;
     /// Whether exactly this halt (one agent's, or everybody's) is set.
@@ -385,6 +385,32 @@ pub trait State {
     fn put_checkpoint(&mut self, heads: &[(Chain, Head)]) -> Result<(), StoreError>;
     /// Appends an event to a chain.
     fn append(&mut self, chain: &Chain, draft: Draft) -> Result<(), StoreError>;
+}
+
+/// How many calls wait. Those of one principal and in all may lag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// In the same session; none where there is no session.
+    pub in_session: u64,
+    /// Of the same principal.
+    pub of_agent: u64,
+    /// In all.
+    pub in_all: u64,
+}
+
+impl Waiting {
+    /// Why no further call may wait, if none may.
+    pub fn beyond(&self, limits: &Limits) -> Option<String> {
+        let Waiting { in_session, of_agent, in_all } = *self;
+        let beyond = in_session >= limits.pending_per_session
+            || of_agent >= limits.pending_per_agent
+            || in_all >= limits.pending_total;
+        beyond.then(|| {
+            format!(
+                "{in_session} calls of this session, {of_agent} of this agent and {in_all} in all are waiting already"
+            )
+        })
+    }
 }
 
 /// Chain heads that no checkpoint has signed yet.

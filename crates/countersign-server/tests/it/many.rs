@@ -119,7 +119,10 @@ impl Store for Counting {
 /// Submits calls that wait, as many in a session as may.
 async fn fill(stage: &Stage, calls: usize) {
     for n in 0..calls {
-        let proposal = Proposal::new("write_file", format!(r#"{{"n":{n}}}"#)).session(format!("s{}", n / 100));
+        // As many as one agent may have waiting, in sessions of as many as one may have.
+        let principal = format!("agent-{}", n / 1_000).into();
+        let path = Path { principal, ..Path::session(format!("s{}", n / 100)) };
+        let proposal = Proposal::new("write_file", format!(r#"{{"n":{n}}}"#)).path(path);
         stage.gate.submit_undefined(proposal).await.unwrap();
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Operations queue while a batch is on its way, so the busier the node, the more of them share one commit.
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use countersign::apply::apply;
@@ -115,28 +115,56 @@ impl Trouble {
     }
 }
 
-/// How many calls wait in all: counted at most once a second, plus what this node did since. Other nodes' calls of the
-/// last second are not in it, so the limit may be overrun by that much.
-#[derive(Default)]
-pub(super) struct Waiting {
-    total: AtomicI64,
-    counted: Mutex<Option<Instant>>,
+/// How many calls of each principal wait: counted at most once a second, plus what this node did since. Other nodes'
+/// calls of the last second are not in it, so the limits may be overrun by that much.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    counts: std::sync::Mutex<Counts>,
+    at: Mutex<Option<Instant>>,
 }
 
-impl Waiting {
+#[derive(Debug, Default)]
+struct Counts {
+    of: HashMap<Arc<str>, i64>,
+    in_all: i64,
+}
+
+impl Counts {
+    fn add(&mut self, principal: &Arc<str>, by: i64) {
+        *self.of.entry(Arc::clone(principal)).or_default() += by;
+        self.in_all += by;
+    }
+}
+
+impl Counted {
     async fn recount(&self, connection: &mut PgConnection) -> Result<(), Trouble> {
-        let Ok(mut counted) = self.counted.try_lock() else { return Ok(()) };
+        let Ok(mut counted) = self.at.try_lock() else { return Ok(()) };
         if counted.is_some_and(|at| at.elapsed() < RECOUNT_EVERY) {
             return Ok(());
         }
-        let query = sqlx::query("SELECT count(*) FROM calls WHERE state = 'pending'");
-        self.total.store(query.fetch_one(connection).await?.try_get(0)?, Ordering::Relaxed);
+        let query = sqlx::query("SELECT principal, count(*) FROM calls WHERE state = 'pending' GROUP BY principal");
+        let mut counts = Counts::default();
+        for row in query.fetch_all(connection).await? {
+            counts.add(&Arc::from(row.try_get::<&str, _>(0)?), row.try_get(1)?);
+        }
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts;
         *counted = Some(Instant::now());
         Ok(())
     }
 
-    fn total(&self) -> u64 {
-        u64::try_from(self.total.load(Ordering::Relaxed)).unwrap_or(0)
+    /// How many calls of a principal wait and how many in all, with changes that are not committed yet.
+    pub(super) fn with(&self, changed: &HashMap<Arc<str>, i64>, principal: &str) -> (u64, u64) {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |counts: &HashMap<Arc<str>, i64>| counts.get(principal).copied().unwrap_or(0);
+        let in_all = counts.in_all + changed.values().sum::<i64>();
+        (u64::try_from(of(&counts.of) + of(changed)).unwrap_or(0), u64::try_from(in_all).unwrap_or(0))
+    }
+
+    fn add(&self, changed: &HashMap<Arc<str>, i64>) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        for (principal, by) in changed {
+            counts.add(principal, *by);
+        }
     }
 }
 
@@ -237,8 +265,8 @@ impl Node {
         plan: Plan,
         ops: &[Arc<Op>],
     ) -> Result<(Vec<Answer>, Changed), Trouble> {
-        let mut world = load(connection, plan, self.offset()).await?;
-        world.pending_total = self.waiting.total();
+        let mut world = load(connection, plan, self).await?;
+        world.waiting = Arc::clone(&self.waiting);
         let mut answers = Vec::with_capacity(ops.len());
         for op in ops {
             match caught(op, &mut world) {
@@ -251,7 +279,7 @@ impl Node {
     }
 
     fn committed(&self, changed: &Changed) {
-        self.waiting.total.fetch_add(changed.pending, Ordering::Relaxed);
+        self.waiting.add(&changed.pending);
         if changed.all {
             return self.bell.ring_all();
         }

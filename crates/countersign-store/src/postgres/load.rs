@@ -21,6 +21,7 @@ use countersign::time::Time;
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
+use super::Node;
 use super::batch::Trouble;
 use super::rows::{self, Key, count, failed, place};
 use super::world::{ChainRow, Place, World};
@@ -107,7 +108,7 @@ impl Plan {
 }
 
 /// Locks and fetches all that the plan names.
-pub(super) async fn load(connection: &mut PgConnection, mut plan: Plan, offset: i64) -> Result<World, Trouble> {
+pub(super) async fn load(connection: &mut PgConnection, mut plan: Plan, node: &Node) -> Result<World, Trouble> {
     let mut world = World::default();
     let resolved = resolve(connection, &plan).await?;
     plan.chains.extend(resolved.chains);
@@ -115,7 +116,7 @@ pub(super) async fn load(connection: &mut PgConnection, mut plan: Plan, offset: 
     world.asked.calls = plan.calls.iter().copied().collect();
     world.asked.holds = plan.holds.iter().copied().collect();
     lock(connection, &plan).await?;
-    moment(connection, &mut world, offset).await?;
+    moment(connection, &mut world, node).await?;
     chains(connection, &plan, &mut world).await?;
     calls(connection, &resolved.calls, &plan.submissions, &mut world).await?;
     grants(connection, &mut plan, &mut world).await?;
@@ -183,9 +184,9 @@ const MOMENT: &str = "
     FROM ruling";
 
 /// Reads the clock, once for the batch, and what holds for all nodes.
-async fn moment(connection: &mut PgConnection, world: &mut World, offset: i64) -> Result<(), Trouble> {
+async fn moment(connection: &mut PgConnection, world: &mut World, node: &Node) -> Result<(), Trouble> {
     let row = sqlx::query(MOMENT).fetch_one(connection).await?;
-    world.now = Time(row.try_get::<i64, _>("now")?.saturating_add(offset));
+    world.now = node.time(Time(row.try_get("now")?));
     world.policy_version = row.try_get::<Option<&str>, _>("policy_version")?.map(Arc::from);
     world.checkpoint = row.try_get::<Option<&[u8]>, _>("checkpoint")?.map(rows::event_hash).transpose()?;
     world.halts = row.try_get::<Vec<String>, _>("halts")?.into_iter().collect();
@@ -240,10 +241,11 @@ const CALLS: &str = "
     ) AS denied
     JOIN requests ON requests.call = denied.id
     UNION ALL
-    SELECT false, id, version, body, standing FROM unnest($2::text[], $6::bytea[]) AS new (chain, argument)
+    SELECT false, id, version, body, standing FROM unnest($2::text[], $3::text[], $6::bytea[]) AS new (chain, principal, argument)
     CROSS JOIN LATERAL (
         SELECT id, version, standing FROM calls
         WHERE state = 'in_doubt' AND chain = new.chain AND argument_digest = new.argument
+          AND principal = new.principal
         LIMIT 1
     ) AS doubt
     JOIN requests ON requests.call = doubt.id";

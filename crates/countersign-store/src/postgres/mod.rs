@@ -29,7 +29,7 @@ use countersign::event::{Cursor, Event};
 use countersign::grant::Grant;
 use countersign::id::{CallId, GrantId, HoldId};
 use countersign::store::{Applied, CallFilter, EventFilter, Expect, Failure, Op, Record, Store, StoreError};
-use countersign::time::Time;
+use countersign::time::{Steady, Time};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::{Connection, PgConnection, PgPool, Row};
 use tokio::sync::{mpsc, oneshot};
@@ -128,11 +128,18 @@ struct Node {
     bell: Bell<CallId>,
     settle_within: Duration,
     clock_offset: Arc<AtomicI64>,
-    waiting: batch::Waiting,
+    /// The database's clock, which somebody may set back.
+    clock: Steady,
+    waiting: Arc<batch::Counted>,
     reading: listen::Reading,
 }
 
 impl Node {
+    /// What time it is, by the database's clock.
+    fn time(&self, reading: Time) -> Time {
+        Time(self.clock.read(reading, std::time::Instant::now()).0.saturating_add(self.offset()))
+    }
+
     fn offset(&self) -> i64 {
         self.clock_offset.load(Ordering::SeqCst)
     }
@@ -181,7 +188,8 @@ impl PostgresStore {
             bell: Bell::default(),
             settle_within: options.settle_within,
             clock_offset: options.clock_offset,
-            waiting: batch::Waiting::default(),
+            clock: Steady::new(),
+            waiting: Arc::default(),
             reading: listen::Reading::default(),
         });
         node.catch_up().await.map_err(|error| ConnectError::Unusable(error.to_string()))?;

@@ -127,8 +127,19 @@ pub(super) async fn grant(pool: &PgPool, id: GrantId) -> Result<Option<Grant>, S
 const GRANTS: &str = "SELECT id, version, body FROM grants WHERE $1::uuid IS NULL OR id > $1 ORDER BY id LIMIT $2";
 
 pub(super) async fn grants(pool: &PgPool, after: Option<GrantId>, limit: usize) -> Result<Vec<Grant>, StoreError> {
-    let query = sqlx::query(GRANTS).bind(after.map(Key::from)).bind(page(Some(limit)));
-    query.fetch_all(pool).await.map_err(failed)?.iter().map(rows::grant).collect()
+    let (limit, mut after, mut grants) = (page(Some(limit)), after.map(Key::from), Vec::new());
+    loop {
+        let rows = sqlx::query(GRANTS).bind(after).bind(limit).fetch_all(pool).await.map_err(failed)?;
+        // One that cannot be read grants nothing, and keeps nobody from the others.
+        grants.extend(rows.iter().filter_map(rows::readable_grant));
+        let Some(last) = rows.last() else { return Ok(grants) };
+        after = Some(last.try_get("id").map_err(failed)?);
+        let (read, wanted) = (rows.len(), usize::try_from(limit).unwrap_or(usize::MAX));
+        if read < wanted || grants.len() >= wanted {
+            grants.truncate(wanted);
+            return Ok(grants);
+        }
+    }
 }
 
 /// `settled` says that no open transaction can still put a row before this one.

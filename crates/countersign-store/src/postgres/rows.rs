@@ -129,6 +129,11 @@ pub(super) fn grant(row: &PgRow) -> Result<Grant, StoreError> {
     Ok(grant)
 }
 
+/// Reads a grant that must not keep anybody from the others: one that cannot be read grants nothing.
+pub(super) fn readable_grant(row: &PgRow) -> Option<Grant> {
+    grant(row).inspect_err(|error| tracing::warn!(%error, "a stored grant is passed over")).ok()
+}
+
 /// Reads an event, with `xid` as text.
 pub(super) fn event(row: &PgRow) -> Result<Event, StoreError> {
     let damaged = |why: String| StoreError::Damaged { what: "event", why };

@@ -12,9 +12,10 @@ use countersign::event::{Draft, Event, EventName, Head};
 use countersign::grant::{Grant, Scope};
 use countersign::id::{CallId, GrantId, HoldId};
 use countersign::refusal::{Refusal, RefusalKind};
-use countersign::store::{Halted, MovedHeads, State, StoreError};
+use countersign::store::{Halted, MovedHeads, State, StoreError, Waiting};
 use countersign::time::Time;
 
+use super::batch::Counted;
 use super::rows::place;
 
 /// Where a key or a denial counts: chain, principal, and run or session.
@@ -71,14 +72,14 @@ pub(super) struct World {
     pub(super) holds: HashMap<HoldId, CallId>,
     pub(super) keys: HashMap<(Place, Arc<str>), CallId>,
     pub(super) denials: HashMap<(Place, ArgumentDigest), Refusal>,
-    pub(super) doubts: HashMap<(Chain, ArgumentDigest), BTreeSet<CallId>>,
+    pub(super) doubts: HashMap<(Arc<str>, Chain, ArgumentDigest), BTreeSet<CallId>>,
     pub(super) grants: HashMap<GrantId, Grant>,
     pub(super) chains: HashMap<Chain, ChainRow>,
     pub(super) halts: HashSet<String>,
     pub(super) policy_version: Option<Arc<str>>,
     pub(super) checkpoint: Option<EventHash>,
-    /// How many calls wait in all, as far as this node knows.
-    pub(super) pending_total: u64,
+    /// How many calls wait, as far as this node knows.
+    pub(super) waiting: Arc<Counted>,
     pub(super) changed: Changed,
 }
 
@@ -94,8 +95,8 @@ pub(super) struct Changed {
     pub(super) halts: HashMap<String, Halted>,
     pub(super) policy: Option<(Arc<str>, Arc<str>)>,
     pub(super) checkpoint: Option<EventHash>,
-    /// How many more calls wait than before.
-    pub(super) pending: i64,
+    /// How many more calls of each principal wait than before.
+    pub(super) pending: HashMap<Arc<str>, i64>,
     /// Calls that moved.
     pub(super) rung: BTreeSet<CallId>,
     /// Whether what changed may concern every call.
@@ -122,6 +123,11 @@ pub(super) fn denied(call: &Call) -> Option<&Refusal> {
     (by_person && (path.run.is_some() || path.session.is_some())).then_some(refusal)
 }
 
+/// Where an identical call in doubt is found. The chain alone will not do: calls without a session share one.
+fn alike(path: &Path, arguments: &ArgumentDigest) -> (Arc<str>, Chain, ArgumentDigest) {
+    (Arc::clone(&path.principal), path.chain(), *arguments)
+}
+
 impl World {
     /// Takes a call as the database has it.
     pub(super) fn fetched(&mut self, call: Arc<Call>) {
@@ -141,13 +147,13 @@ impl World {
             self.denials.insert((Place::of(path), call.argument_digest), refusal.clone());
         }
         if call.state == CallState::InDoubt {
-            self.doubts.entry((path.chain(), call.argument_digest)).or_default().insert(call.id);
+            self.doubts.entry(alike(path, &call.argument_digest)).or_default().insert(call.id);
         }
     }
 
     fn unlist(&mut self, call: &Call) {
         if call.state == CallState::InDoubt
-            && let Some(doubts) = self.doubts.get_mut(&(call.facts.path.chain(), call.argument_digest))
+            && let Some(doubts) = self.doubts.get_mut(&alike(&call.facts.path, &call.argument_digest))
         {
             doubts.remove(&call.id);
         }
@@ -160,7 +166,7 @@ impl World {
         let row = self.chain(chain)?;
         row.pending = row.pending.saturating_add_signed(by);
         row.dirty = true;
-        self.changed.pending += by;
+        *self.changed.pending.entry(Arc::clone(&call.facts.path.principal)).or_default() += by;
         Ok(())
     }
 
@@ -218,7 +224,7 @@ impl State for World {
         if !self.asked.arguments.contains(&(Place::of(path), *arguments)) {
             return Err(unfetched("doubt"));
         }
-        let doubts = self.doubts.get(&(path.chain(), *arguments));
+        let doubts = self.doubts.get(&alike(path, arguments));
         Ok(doubts.and_then(BTreeSet::last).copied())
     }
 
@@ -249,9 +255,13 @@ impl State for World {
         }
     }
 
-    fn pending(&mut self, chain: &Chain) -> Result<(u64, u64), StoreError> {
-        let in_all = self.pending_total.saturating_add_signed(self.changed.pending);
-        Ok((self.chain(chain)?.pending, in_all))
+    fn pending(&mut self, path: &Path) -> Result<Waiting, StoreError> {
+        let in_session = match &path.session {
+            Some(_) => self.chain(&path.chain())?.pending,
+            None => 0,
+        };
+        let (of_agent, in_all) = self.waiting.with(&self.changed.pending, &path.principal);
+        Ok(Waiting { in_session, of_agent, in_all })
     }
 
     fn halted(&mut self, path: &Path) -> Result<bool, StoreError> {

@@ -20,6 +20,7 @@ const MOST: usize = 8_192;
 pub(super) struct Cache {
     version: Option<i64>,
     pub(super) chains: HashMap<Chain, ChainRow>,
+    pub(super) waiting: HashMap<Arc<str>, WaitingRow>,
     pub(super) meta: Option<Meta>,
     pub(super) halts: Option<Vec<String>>,
     calls: HashMap<CallId, Arc<Call>>,
@@ -57,6 +58,12 @@ impl ChainRow {
     }
 }
 
+/// How many calls of a principal wait.
+pub(super) struct WaitingRow {
+    pub(super) pending: u64,
+    pub(super) changed: bool,
+}
+
 /// The row of things there is one of.
 pub(super) struct Meta {
     pub(super) pending: u64,
@@ -70,7 +77,7 @@ impl Cache {
     /// Forgets everything if anybody else wrote. To be called first in every transaction.
     pub(super) fn check(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let version = connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
-        if self.version != Some(version) || self.chains.len().max(self.calls.len()) > MOST {
+        if self.version != Some(version) || self.chains.len().max(self.calls.len()).max(self.waiting.len()) > MOST {
             self.forget();
             self.version = Some(version);
         }

@@ -69,6 +69,7 @@ impl SqliteStore {
     fn open_blocking(path: &FilePath, clock: Arc<dyn Clock>) -> Result<SqliteStore, ConnectError> {
         let path = file::prepare(path)?;
         let connection = migrate::open_writer(&path)?;
+        clock.has_been(read::last_moment(&connection).map_err(|error| file::file(&path, error))?);
         let (jobs, queue) = channel();
         let (bell, commits, own) = (Bell::default(), AtomicU64::new(0), Mutex::default());
         let shared = Arc::new(Shared { bell, clock, commits, own });

@@ -197,14 +197,15 @@ pub(super) fn grant(connection: &Connection, id: GrantId) -> Result<Option<Grant
 }
 
 /// No id is empty, so that an empty one stands before all of them.
-pub(super) const GRANTS: &str = "SELECT body FROM grants WHERE id > ?1 ORDER BY id LIMIT ?2";
+pub(super) const GRANTS: &str = "SELECT body FROM grants WHERE id > ?1 ORDER BY id";
 
 pub(super) fn grants(connection: &Connection, after: Option<GrantId>, limit: usize) -> Result<Vec<Grant>, StoreError> {
     let mut statement = connection.prepare_cached(GRANTS).map_err(failed)?;
     let after = after.map_or_else(Vec::new, |after| after.as_bytes().to_vec());
-    let limit = i64::try_from(page(Some(limit))).unwrap_or(i64::MAX);
-    let bodies = statement.query_map(params![after, limit], |row| row.get::<_, String>(0)).map_err(failed)?;
-    bodies.map(|body| rows::grant(&body.map_err(failed)?)).collect()
+    let bodies = statement.query_map(params![after], |row| row.get::<_, String>(0)).map_err(failed)?;
+    // One that cannot be read grants nothing, and keeps nobody from the others.
+    let readable = bodies.filter_map(|body| body.map_err(failed).map(|body| rows::readable_grant(&body)).transpose());
+    readable.take(page(Some(limit))).collect()
 }
 
 pub(super) fn halted(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
@@ -219,6 +220,13 @@ pub(super) fn halted(connection: &Connection, path: &Path) -> Result<bool, Store
         }
     }
     Ok(false)
+}
+
+/// When the last event was written; the beginning of time where there is none.
+pub(super) fn last_moment(connection: &Connection) -> Result<Time, StoreError> {
+    const LAST: &str = "SELECT at FROM events ORDER BY id DESC LIMIT 1";
+    let at = connection.query_row(LAST, [], |row| row.get(0)).optional().map_err(failed)?;
+    Ok(at.map_or_else(Time::default, Time))
 }
 
 /// A policy's version and source.

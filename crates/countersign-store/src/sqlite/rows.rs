@@ -48,6 +48,11 @@ pub(super) fn grant(body: &str) -> Result<Grant, StoreError> {
     serde_json::from_str(body).map_err(|error| damaged("grant", error))
 }
 
+/// Reads a grant that must not keep anybody from the others: one that cannot be read grants nothing.
+pub(super) fn readable_grant(body: &str) -> Option<Grant> {
+    grant(body).inspect_err(|error| tracing::warn!(%error, "a stored grant is passed over")).ok()
+}
+
 /// What is to be written, if it could be spelled.
 pub(super) fn text(spelled: serde_json::Result<String>) -> Result<String, StoreError> {
     spelled.map_err(|error| StoreError::Failed(error.to_string()))

@@ -11,11 +11,11 @@ use countersign::event::{Draft, EventName, Head};
 use countersign::grant::Grant;
 use countersign::id::{CallId, GrantId, HoldId};
 use countersign::refusal::Refusal;
-use countersign::store::{Halted, MovedHeads, State, StoreError};
+use countersign::store::{Halted, MovedHeads, State, StoreError, Waiting};
 use countersign::time::Time;
 use rusqlite::{Connection, OptionalExtension as _, Params, params};
 
-use super::cache::{Any, Cache, ChainRow, Meta};
+use super::cache::{Any, Cache, ChainRow, Meta, WaitingRow};
 use super::rows;
 
 // Reads that must find their rows by an index, however many there are; `plans.rs` checks that they do.
@@ -25,7 +25,7 @@ pub(super) const DENIAL: &str = "SELECT r.body, standing FROM calls JOIN request
      AND chain = (SELECT id FROM chains WHERE name = ?2) AND run = ?3 AND argument_digest = ?4 AND denied = 1 \
      ORDER BY id DESC LIMIT 1";
 pub(super) const DOUBT: &str = "SELECT id FROM calls WHERE chain = (SELECT id FROM chains WHERE name = ?1) \
-     AND argument_digest = ?2 AND state = 'in_doubt' ORDER BY id LIMIT 1";
+     AND argument_digest = ?2 AND principal = ?3 AND state = 'in_doubt' ORDER BY id LIMIT 1";
 pub(super) const GRANTS: &str = "SELECT body FROM grants WHERE target IN (?1, ?2) AND revoked = 0 AND principal = ?3 \
      AND expires_at > ?4 AND (session IS NULL OR session = ?5) ORDER BY session IS NULL, id";
 pub(super) const MOVED: &str = "SELECT name, seq, head FROM chains \
@@ -83,6 +83,7 @@ impl<'c> Batch<'c> {
         for (id, seq, head, signed, pending, stored, (first, last)) in changed {
             self.write_one(CHAIN, params![id, seq, head, signed, pending, stored, first, last], "chain")?;
         }
+        self.flush_waiting()?;
         let Some(meta) = self.cache.meta.as_mut().filter(|meta| meta.changed) else { return Ok(()) };
         meta.changed = false;
         let checkpoint = meta.last_checkpoint.map(|hash| *hash.as_bytes());
@@ -90,6 +91,20 @@ impl<'c> Batch<'c> {
         const META: &str = "UPDATE meta SET pending = ?1, policy = ?2, signed_event = ?3, last_checkpoint = ?4";
         let written = connection.prepare_cached(META).and_then(|mut statement| statement.execute(values));
         written.map_err(|error| self.sql(error))?;
+        Ok(())
+    }
+
+    fn flush_waiting(&mut self) -> Result<(), StoreError> {
+        const WAITING: &str = "INSERT INTO waiting (principal, pending) VALUES (?1, ?2) \
+             ON CONFLICT (principal) DO UPDATE SET pending = excluded.pending";
+        let mut changed = Vec::new();
+        for (principal, row) in self.cache.waiting.iter_mut().filter(|(_, row)| row.changed) {
+            changed.push((Arc::clone(principal), rows::signed(row.pending)?));
+            row.changed = false;
+        }
+        for (principal, pending) in changed {
+            self.write_one(WAITING, params![&*principal, pending], "count of waiting calls")?;
+        }
         Ok(())
     }
 
@@ -209,6 +224,16 @@ impl<'c> Batch<'c> {
         Ok(ChainRow { id, head, ends: (0, 0), signed: 0, pending: 0, stored: 0, changed: false })
     }
 
+    fn waiting(&mut self, principal: &Arc<str>) -> Result<&mut WaitingRow, StoreError> {
+        if !self.cache.waiting.contains_key(principal) {
+            const READ: &str = "SELECT pending FROM waiting WHERE principal = ?1";
+            let pending: Option<i64> = self.one(READ, [&**principal], |row| row.get(0))?;
+            let row = WaitingRow { pending: pending.unwrap_or(0).unsigned_abs(), changed: false };
+            self.cache.waiting.insert(Arc::clone(principal), row);
+        }
+        self.cache.waiting.get_mut(principal).ok_or(StoreError::Closed)
+    }
+
     fn halts(&mut self) -> Result<&[String], StoreError> {
         if self.cache.halts.is_none() {
             let connection = self.connection;
@@ -221,7 +246,7 @@ impl<'c> Batch<'c> {
         Ok(self.cache.halts.as_deref().unwrap_or_default())
     }
 
-    fn count_pending(&mut self, chain: &Chain, by: i64) -> Result<(), StoreError> {
+    fn count_pending(&mut self, chain: &Chain, principal: &Arc<str>, by: i64) -> Result<(), StoreError> {
         if by == 0 {
             return Ok(());
         }
@@ -229,6 +254,9 @@ impl<'c> Batch<'c> {
         let row = self.chain(chain)?;
         row.pending = row.pending.checked_add_signed(by).ok_or_else(miscounted)?;
         row.changed = true;
+        let waiting = self.waiting(principal)?;
+        waiting.pending = waiting.pending.checked_add_signed(by).ok_or_else(miscounted)?;
+        waiting.changed = true;
         let meta = self.meta()?;
         meta.pending = meta.pending.checked_add_signed(by).ok_or_else(miscounted)?;
         meta.changed = true;
@@ -347,7 +375,7 @@ impl State for Batch<'_> {
         if !self.any(ANY_DOUBT, |any| &mut any.doubt)? {
             return Ok(None);
         }
-        let place = params![&*path.chain().0, arguments.as_bytes()];
+        let place = params![&*path.chain().0, arguments.as_bytes(), &*path.principal];
         let id = self.one(DOUBT, place, |row| row.get::<_, Vec<u8>>(0))?;
         id.map(|bytes| rows::call_id(&bytes)).transpose()
     }
@@ -361,10 +389,7 @@ impl State for Batch<'_> {
         for body in bodies {
             let body = body.map_err(|error| self.sql(error))?;
             // SECURITY: a grant that cannot be read grants nothing; the call is asked about.
-            match rows::grant(&body) {
-                Ok(grant) => grants.push(grant),
-                Err(error) => tracing::warn!(%error, "a stored grant is passed over"),
-            }
+            grants.extend(rows::readable_grant(&body));
         }
         Ok(grants)
     }
@@ -372,11 +397,16 @@ impl State for Batch<'_> {
     fn grant(&mut self, id: GrantId) -> Result<Option<Grant>, StoreError> {
         let body: Option<String> =
             self.one("SELECT body FROM grants WHERE id = ?1", [id.as_bytes()], |row| row.get(0))?;
-        body.map(|body| rows::grant(&body)).transpose()
+        Ok(body.and_then(|body| rows::readable_grant(&body)))
     }
 
-    fn pending(&mut self, chain: &Chain) -> Result<(u64, u64), StoreError> {
-        Ok((self.chain(chain)?.pending, self.meta()?.pending))
+    fn pending(&mut self, path: &Path) -> Result<Waiting, StoreError> {
+        let in_session = match &path.session {
+            Some(_) => self.chain(&path.chain())?.pending,
+            None => 0,
+        };
+        let of_agent = self.waiting(&path.principal)?.pending;
+        Ok(Waiting { in_session, of_agent, in_all: self.meta()?.pending })
     }
 
     fn halted(&mut self, path: &Path) -> Result<bool, StoreError> {
@@ -423,7 +453,7 @@ impl State for Batch<'_> {
             self.write_one("INSERT INTO holds (id, call) VALUES (?1, ?2)", values, "hold")?;
         }
         let waits = |call: &Call| i64::from(call.state == CallState::Pending);
-        self.count_pending(chain, waits(&call) - before.map_or(0, waits))?;
+        self.count_pending(chain, &call.facts.path.principal, waits(&call) - before.map_or(0, waits))?;
         self.news.calls.push(call.id);
         if call.state == CallState::InDoubt {
             self.cache.any.doubt = Some(true);

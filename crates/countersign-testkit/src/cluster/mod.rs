@@ -48,7 +48,7 @@ policy:
   rules:
     - { id: free, allow: [free, again] }
     - { id: unanswered, ask: fleeting, expires_after: 1s }
-limits: { lease_seconds: 1, submits_per_second: 100000, pending_per_session: 10000, attempts: 100 }
+limits: { lease_seconds: 1, submits_per_second: 100000, pending_per_session: 10000, pending_per_agent: 10000, attempts: 100 }
 ";
 
 /// What all tasks share.

@@ -152,11 +152,12 @@ pub(super) const PROVIDERS: [(&str, &str); 6] = [
 /// Keys of `server`.
 pub(super) const RUNNER_KEYS: [&str; 1] = ["tools_as"];
 /// Keys of `limits`: the names of what they bound.
-pub(super) const LIMIT_KEYS: [&str; 9] = [
+pub(super) const LIMIT_KEYS: [&str; 10] = [
     "argument_bytes",
     "argument_depth",
     "argument_keys",
     "pending_per_session",
+    "pending_per_agent",
     "pending_total",
     "submits_per_second",
     "attempts",

@@ -102,6 +102,12 @@ CREATE TABLE meta (
 ) STRICT;
 INSERT INTO meta (one, pending, signed_event) VALUES (1, 0, 0);
 
+-- How many calls of each principal wait; no row is none.
+CREATE TABLE waiting (
+  principal TEXT    NOT NULL PRIMARY KEY,
+  pending   INTEGER NOT NULL CHECK (pending >= 0)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE policies (
   version TEXT NOT NULL PRIMARY KEY,
   source  TEXT NOT NULL

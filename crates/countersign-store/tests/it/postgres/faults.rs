@@ -146,6 +146,7 @@ async fn a_damaged_grant_grants_nothing() {
     sqlx::query("UPDATE grants SET body = '{}'").execute(&mut bench.admin().await).await.unwrap();
     super::is_pending(&submit(&store, deploy("s1")).await);
     assert_eq!(store.run(claim(covered.id)).await.unwrap().call.unwrap().state, CallState::Lapsed);
+    assert!(store.grants().await.unwrap().is_empty(), "nobody is kept from the grants that can be read");
 }
 
 /// A node that stalls inside a transaction loses its locks, so that the others go on.

@@ -39,6 +39,7 @@ macro_rules! contract_tests {
             a_key_counts_for_its_principal_and_run_only
             where_nobody_can_be_asked_the_call_is_refused_or_marked
             too_many_pending_calls_are_refused_at_once
+            a_flood_leaves_other_agents_alone
             an_allowed_call_may_be_claimed_at_once
             a_stale_policy_judges_nothing
             a_call_id_is_taken_once
@@ -69,6 +70,7 @@ macro_rules! contract_tests {
             a_doubt_is_resolved_by_a_person
             a_late_result_settles_its_doubt
             a_doubt_makes_identical_calls_ask_until_all_are_settled
+            a_doubt_is_its_principals_own
             an_unclaimed_approval_lapses
             a_session_grant_comes_before_a_global_one
             uses_are_consumed_at_claim

@@ -258,6 +258,21 @@ pub async fn a_doubt_makes_identical_calls_ask_until_all_are_settled(test: &dyn 
     assert_eq!(submit(&*store, next("s")).await.state, CallState::Allowed);
 }
 
+/// I8: without a session the chain is everybody's; a doubt in it still is its principal's.
+pub async fn a_doubt_is_its_principals_own(test: &dyn TestStore) {
+    let store = test.store();
+    let next = |principal: &str| {
+        let next = proposal("pay", json!({}), "s").principal(principal).path(|path| path.session = None);
+        next.effect(Effect::Allow)
+    };
+    let call = submit(&*store, next("ann")).await;
+    claim(&*store, call.id, "worker").await.unwrap();
+    test.advance(limits::LEASE).await;
+    store.run(Op::Tick { call: call.id }).await.unwrap();
+    assert_eq!(submit(&*store, next("bob")).await.state, CallState::Allowed);
+    assert_eq!(submit(&*store, next("ann")).await.state, CallState::Pending);
+}
+
 /// B104: an approval that is not claimed in time lapses; a claim that comes then is told so.
 pub async fn an_unclaimed_approval_lapses(test: &dyn TestStore) {
     let store = test.store();

@@ -145,6 +145,32 @@ pub async fn too_many_pending_calls_are_refused_at_once(test: &dyn TestStore) {
     assert_eq!(state(8, "s").await.state, CallState::Pending, "expired holds make room too");
 }
 
+/// Safety 5, `flood_leaves_others_alone`: one agent may fill its own share, in however many sessions, and nobody else's.
+pub async fn a_flood_leaves_other_agents_alone(test: &dyn TestStore) {
+    let store = test.store();
+    let limits = Limits { pending_per_agent: 3, ..Limits::default() };
+    let next = |principal: &str, session: Option<String>, n: u32| {
+        let next = proposal("rm", json!({ "n": n }), "s").principal(principal).limits(limits.clone());
+        let next = next.path(|path| path.session = session.map(Into::into));
+        let store = Arc::clone(&store);
+        async move { submit(&*store, next).await }
+    };
+    let first = next("flood", Some("s-0".into()), 0).await;
+    for n in 1..3 {
+        assert_eq!(next("flood", Some(format!("s-{n}")), n).await.state, CallState::Pending);
+    }
+    let over = next("flood", Some("s-3".into()), 3).await;
+    assert_eq!(over.refusal.as_ref().unwrap().kind, RefusalKind::Limit);
+    let bare = next("flood", None, 4).await;
+    assert_eq!(bare.refusal.as_ref().unwrap().kind, RefusalKind::Limit, "a call without a session counts too");
+    for n in 0..3 {
+        assert_eq!(next("calm", None, n).await.state, CallState::Pending);
+    }
+    assert_eq!(next("third", None, 0).await.state, CallState::Pending, "calls without a session are counted apart");
+    store.run(decide(&first, "ann", Answer::deny("no"))).await.unwrap();
+    assert_eq!(next("flood", Some("s-5".into()), 5).await.state, CallState::Pending, "a closed hold makes room");
+}
+
 /// B84: a submission may bring its claim along; what is not claimed stays allowed.
 pub async fn an_allowed_call_may_be_claimed_at_once(test: &dyn TestStore) {
     let store = test.store();
