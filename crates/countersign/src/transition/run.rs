@@ -183,16 +183,15 @@ fn close_unasked(call: &mut Call, hold: HoldId, unasked: Unasked) -> Option<Draf
 
 pub(super) fn finish(call: &mut Call, fence: u64, outcome: &Outcome, now: Time) -> Result<Moved, Rejection> {
     current(call, fence)?;
+    let refused_inside = refused_inside(call);
     match call.state {
         CallState::Executing => {}
-        CallState::InDoubt => return Ok(settle_late(call, outcome, now)),
+        // An executor that did not hear that we know reports again; a doubt is not settled by its own cause.
         _ if call.outcome.as_ref() == Some(outcome) => return Ok(Moved::default()),
+        // SECURITY: whoever went on after a no does not get to say afterwards that all is well.
+        CallState::InDoubt if !refused_inside => return Ok(settle_late(call, outcome, now)),
         state => return Err(Rejection::WrongState(state)),
     }
-    let refused_inside = call.holds.iter().any(|hold| {
-        let harmless = [HoldState::Pending, HoldState::Approved, HoldState::Released, HoldState::Superseded];
-        hold.in_run() && !harmless.contains(&hold.state)
-    });
     let ended = Refusal::new(RefusalKind::Cancelled).because("the tool ended without waiting");
     let mut drafts = cancel_holds(call, &ended);
     call.outcome = Some(outcome.clone());
@@ -219,6 +218,12 @@ pub(super) fn finish(call: &mut Call, fence: u64, outcome: &Outcome, now: Time) 
         Outcome::MayHaveApplied { why } => drafts.extend(doubt(call, why)),
     }
     Ok(Moved { drafts, grant: None })
+}
+
+/// Whether the running tool asked and was not told yes: a no, an expiry, a question nobody could be asked.
+fn refused_inside(call: &Call) -> bool {
+    let harmless = [HoldState::Pending, HoldState::Approved, HoldState::Released, HoldState::Superseded];
+    call.holds.iter().any(|hold| hold.in_run() && !harmless.contains(&hold.state))
 }
 
 /// A late answer of the current attempt is evidence, and settles the doubt. Silence settles nothing.

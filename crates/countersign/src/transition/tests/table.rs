@@ -170,6 +170,14 @@ pub(super) const ACCEPTED: &[(&str, &str, Then)] = &[
     ("in doubt", "finish failed", Now(Resolved)),
     ("in doubt", "finish without answer", Replay),
     ("in doubt", "resolve", Now(Resolved)),
+    // Its tool said that it was done, after a no to its own question: only a person settles that.
+    ("went on", "ann approves", Replay),
+    ("went on", "ann denies second", Replay),
+    ("went on", "finish ok", Replay),
+    ("went on", "resolve", Now(Resolved)),
+    // Its lease ran out while its tool was still asking: nobody said yes to what it did next.
+    ("lost while asking", "ann approves", Replay),
+    ("lost while asking", "resolve", Now(Resolved)),
     // Ended: only exact repeats are answered.
     ("denied by ann", "ann denies", Replay),
     ("answered", "ann responds", Replay),

@@ -14,7 +14,7 @@ use crate::verdict::Quorum;
 #[rustfmt::skip]
 pub(super) const CASES: &[&str] = &[
     "pending", "half", "must-ask", "superseded", "allowed", "approved", "released", "executing", "asking", "repeatable",
-    "in doubt", "denied", "denied by ann", "answered", "expired", "cancelled", "lapsed", "succeeded", "failed", "resolved",
+    "in doubt", "went on", "lost while asking", "denied", "denied by ann", "answered", "expired", "cancelled", "lapsed", "succeeded", "failed", "resolved",
 ];
 
 /// What may be tried.
@@ -139,6 +139,8 @@ impl World {
                 world
             }
             "in doubt" => running().after(&["finish without answer"]),
+            "went on" => running().after(&["ask", "ann denies second", "finish ok"]),
+            "lost while asking" => running().after(&["ask", "tick late"]),
             "denied" => {
                 let mut world = start();
                 world.call.state = CallState::Denied;
