@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 
-use crate::approver::{Approver, Hold};
 use crate::bell::Listener;
 use crate::call::{Call, Chain, Declared, Facts, Outcome};
 use crate::digest::{DefinitionDigest, Nonce, argument_digest};
@@ -24,7 +23,7 @@ use crate::limits::{self, Limits};
 use crate::place::Places;
 use crate::policy::{Policy, Unattended};
 use crate::redact::Redactor;
-use crate::refusal::{Refusal, RefusalKind};
+use crate::refusal::Refusal;
 use crate::signer::Signer;
 use crate::store::{CallFilter, Claimant, Failure, NewCall, Op, Store, Submission};
 use crate::time::{Clock as _, SystemClock};
@@ -189,53 +188,6 @@ impl Local {
             let masked = redacted.is_some_and(|redacted| redacted.field(field) != checked.arguments.field(field));
             !masked && self.redactor.text(place.path()) == place.path()
         })
-    }
-
-    /// Tells whoever is reachable about the hold that is open, if any. The hold is durable by now.
-    fn announce(self: &Arc<Self>, asks: &Arc<Asks>, call: &Arc<Call>) {
-        let Some(open) = call.open_hold().and_then(|hold| Hold::of(call, hold.id)) else { return };
-        match &asks.reach {
-            Reach::Nobody | Reach::Elsewhere => {}
-            Reach::Channel(channel) => {
-                // A reader that is gone leaves the hold to expire: nothing runs because nobody listens.
-                let _ = channel.send(open);
-            }
-            Reach::Approver(approver) => self.put_to(Arc::clone(asks), Arc::clone(approver), open),
-        }
-    }
-
-    /// Puts the question on a thread of its own, so that an approver that blocks defeats neither expiry nor cancel.
-    fn put_to(self: &Arc<Self>, asks: Arc<Asks>, approver: Arc<dyn Approver>, open: Hold) {
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let local = Arc::clone(self);
-        let inner = runtime.clone();
-        runtime.spawn_blocking(move || inner.block_on(local.ask_approver(asks, approver, open)));
-    }
-
-    async fn ask_approver(self: Arc<Self>, asks: Arc<Asks>, approver: Arc<dyn Approver>, open: Hold) {
-        use futures::FutureExt as _;
-        let (id, call) = (open.id, open.call.id);
-        let asked = std::panic::AssertUnwindSafe(async { approver.ask(open.clone()).await }).catch_unwind();
-        let closed = self.wait(call, |call| call.holds.iter().any(|hold| hold.id == id && !hold.is_pending()));
-        let answer = tokio::select! {
-            answer = asked => answer,
-            _ = closed => return,
-        };
-        let problem = match answer {
-            Ok(Ok(answer)) => {
-                let decision = open.decision(approver.who(), "approver", answer);
-                match self.decide(&asks, id, decision, &[]).await {
-                    Ok(_) => return,
-                    Err(error) => error.to_string(),
-                }
-            }
-            Ok(Err(error)) => error,
-            Err(_) => "the approver panicked".to_owned(),
-        };
-        let refusal = Refusal::new(RefusalKind::Error).because(format!("the approver failed: {problem}"));
-        if let Err(error) = self.store.run(Op::Close { hold: id, refusal }).await {
-            tracing::warn!(hold = %id, %error, "a hold whose approver failed could not be closed; it will expire");
-        }
     }
 
     pub(crate) async fn wait(&self, id: CallId, done: impl Fn(&Call) -> bool) -> Result<Arc<Call>, GateError> {

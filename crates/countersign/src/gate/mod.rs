@@ -4,6 +4,7 @@
 //! [`Gate::wait`] is the only step that does; "ask and block" is the two in sequence, "pause now, resume after a
 //! restart" the same two in different processes.
 
+mod announce;
 mod backend;
 mod bounded;
 mod builder;
