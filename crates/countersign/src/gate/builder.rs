@@ -234,6 +234,7 @@ impl GateBuilder {
             signer: self.signer,
             known: Mutex::default(),
             noted: Mutex::default(),
+            asked: Mutex::default(),
             runs_since_checkpoint: Default::default(),
         });
         for tool in &self.tools {

@@ -1,6 +1,6 @@
 //! The gate's own half of each step: policy, store, approver and redaction, in this process.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -57,6 +57,8 @@ pub(crate) struct Local {
     pub(crate) known: Mutex<HashSet<DefinitionDigest>>,
     /// Tools of principals that people were asked about before.
     pub(crate) noted: Mutex<HashSet<String>>,
+    /// Holds that this process has asked about.
+    pub(crate) asked: Mutex<BTreeSet<HoldId>>,
     pub(crate) runs_since_checkpoint: AtomicU64,
 }
 
@@ -100,8 +102,8 @@ impl Local {
                     let call = applied.call.ok_or(GateError::Rejected(Rejection::NotFound("call")))?;
                     if !applied.replayed {
                         self.note_tool(&call).await;
-                        self.announce(asks, &call);
                     }
+                    self.announce_waiting(asks, &call);
                     return Ok(Submitted { call, replayed: applied.replayed });
                 }
             }

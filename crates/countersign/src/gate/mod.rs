@@ -291,8 +291,11 @@ impl Gate {
         })
     }
 
-    /// Waits until a call no longer waits for people.
+    /// Waits until a call no longer waits for people. Asks those whom this gate can ask, if it has not yet.
     pub async fn wait(&self, id: CallId) -> Result<Arc<Call>, GateError> {
+        if let Some(local) = self.local.as_ref().filter(|_| self.asks.asks_here()) {
+            local.announce_waiting(&self.asks, &local.get(id).await?);
+        }
         self.backend.wait(id).await
     }
 
