@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use countersign::gate::Claimed;
 use countersign::store::CallFilter;
+use countersign::tool::Tool as _;
 use countersign::{Answer, CallState, Proposal, RefusalKind};
 
 use super::desk::{Desk, kind, policy};
@@ -180,4 +182,27 @@ async fn a_halted_approval_lapses_too() {
     desk.gate.halt(None, "op", None).await.unwrap();
     let ended = desk.resume(&call).await;
     assert_eq!(ended.state, CallState::Lapsed, "nothing hangs for ever");
+}
+
+async fn claimed(desk: &Desk) -> countersign::Permit {
+    let call = desk.submit("{}").await;
+    match desk.gate.claim(call.id, Some(desk.tool.definition().digest())).await.unwrap() {
+        Claimed::Permit(permit) => permit,
+        Claimed::Not(call) => panic!("{} is {}", call.id, call.state),
+    }
+}
+
+/// safety 4.8: a permit whose lease is over runs nothing; one that is still good is renewed before it runs.
+#[tokio::test(start_paused = true)]
+async fn a_permit_is_no_longer_good_than_its_lease() {
+    let third = countersign::limits::LEASE / 3;
+    for (waited, runs) in [(third / 2, true), (third * 2, true), (third * 3, false), (third * 9, false)] {
+        let desk = Desk::under("otherwise: allow");
+        let permit = claimed(&desk).await;
+        tokio::time::advance(waited).await;
+        let ended = desk.gate.run(permit, desk.tool.as_ref()).await.unwrap();
+        assert_eq!(desk.ran().len(), usize::from(runs), "after {waited:?}");
+        assert_eq!(ended.state == CallState::Succeeded, runs, "after {waited:?}");
+        assert_ne!(ended.state, CallState::Executing, "after {waited:?}");
+    }
 }
