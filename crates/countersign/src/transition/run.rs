@@ -9,7 +9,7 @@ use super::{
 use crate::call::{Call, CallState, Lease, Outcome, Resolution, ResolvedAs};
 use crate::digest::{Bound, Nonce};
 use crate::event::{Draft, EventName};
-use crate::hold::{HoldKind, HoldRow, HoldState};
+use crate::hold::{HoldKind, HoldRow, HoldState, Who, WhoKind};
 use crate::id::HoldId;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::time::Time;
@@ -93,14 +93,22 @@ fn still_good(call: &Call, claiming: &Claiming<'_>, now: Time) -> Result<(), Ref
         if first_attempt && !lifted {
             return Err(Refusal::new(RefusalKind::Lapsed).because("its grant no longer covers it"));
         }
-        return Ok(());
     }
-    let needs_asking = verdict.effect == Effect::Ask && call.state == CallState::Allowed && !call.unattended;
-    let was_raised = call.verdict.effect == Effect::Ask;
-    if needs_asking && !was_raised {
+    let asked = verdict.effect == Effect::Ask;
+    if asked && verdict.terms.human_required && !approved_by(call, |who| who.kind == WhoKind::Person) {
+        return Err(Refusal::new(RefusalKind::Lapsed).because("the policy now wants a person to be asked about it"));
+    }
+    // The first attempt or a later one: what let it run must still be enough.
+    if asked && call.grant.is_none() && !call.unattended && !approved_by(call, |_| true) {
         return Err(Refusal::new(RefusalKind::Lapsed).because("the policy now asks about it"));
     }
     Ok(())
+}
+
+/// Whether the call waited before it ran, and one of these approved it.
+fn approved_by(call: &Call, counts: impl Fn(&Who) -> bool) -> bool {
+    let approved = |hold: &&HoldRow| !hold.in_run() && hold.state == HoldState::Approved;
+    call.holds.iter().filter(approved).flat_map(|hold| &hold.decisions).any(|decision| counts(&decision.by))
 }
 
 fn current(call: &Call, fence: u64) -> Result<(), Rejection> {
