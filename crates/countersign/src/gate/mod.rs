@@ -202,7 +202,7 @@ impl Gate {
     /// The state of the returned call says how it ended. An error means that we could not do our job.
     pub async fn call(&self, tool: &dyn Tool, proposal: Proposal) -> Result<Arc<Call>, GateError> {
         match self.submit_and_claim(tool, proposal).await? {
-            Claimed::Permit(permit) => self.run_to_the_end(Claimed::Permit(permit), tool).await,
+            Claimed::Permit(permit) => self.run(permit, tool).await,
             Claimed::Not(call) => self.resume(tool, call.id).await,
         }
     }
@@ -210,27 +210,29 @@ impl Gate {
     /// Goes on with a submitted call, from wherever it stands: waits, claims, runs. After a restart, too.
     pub async fn resume(&self, tool: &dyn Tool, id: CallId) -> Result<Arc<Call>, GateError> {
         let call = self.wait(id).await?;
-        let claimed = self.claim_when_not_halted(tool, call).await?;
-        self.run_to_the_end(claimed, tool).await
+        match self.claim_when_not_halted(tool, call).await? {
+            Claimed::Permit(permit) => self.run(permit, tool).await,
+            Claimed::Not(call) => Ok(call),
+        }
     }
 
-    async fn run_to_the_end(&self, claimed: Claimed, tool: &dyn Tool) -> Result<Arc<Call>, GateError> {
-        let ended = match claimed {
-            Claimed::Permit(permit) => self.run(permit, tool).await?,
-            Claimed::Not(call) => call,
-        };
-        // Another executor may have it: then nothing has ended yet, and whoever runs it tells the hooks.
-        if ended.state != CallState::Executing {
-            self.hooks.after(&ended).await;
-        }
-        Ok(ended)
+    /// Every step of the agent's side that may find a call ended comes by here. Another executor may have it: then
+    /// nothing has ended yet, and whoever runs it tells the hooks.
+    async fn told(&self, call: Arc<Call>) -> Arc<Call> {
+        self.hooks.after(&call, &**self.store()).await;
+        call
     }
 
     /// Proposes a call: checks it, freezes its bytes, judges it. Never waits for a person.
     pub async fn submit(&self, tool: &dyn Tool, proposal: Proposal) -> Result<Arc<Call>, GateError> {
         let definition = &tool.definition();
         let checked = self.hooks.check(tool, definition, proposal, &self.limits).await?;
-        Ok(self.backend.submit(&self.asks, Some(Defined { tool, definition }), checked, None).await?.call)
+        self.propose(Some(Defined { tool, definition }), checked).await
+    }
+
+    async fn propose(&self, defined: Option<Defined<'_>>, checked: Checked) -> Result<Arc<Call>, GateError> {
+        let submitted = self.backend.submit(&self.asks, defined, checked, None).await?;
+        Ok(self.told(submitted.call).await)
     }
 
     /// Proposes a call and, where it is allowed, claims it in the same transaction: one write instead of two.
@@ -248,13 +250,13 @@ impl Gate {
     pub async fn refuse(&self, tool: &dyn Tool, proposal: Proposal, refusal: Refusal) -> Result<Arc<Call>, GateError> {
         let definition = &tool.definition();
         let refused = self.refused(proposal, refusal)?;
-        Ok(self.backend.submit(&self.asks, Some(Defined { tool, definition }), refused, None).await?.call)
+        self.propose(Some(Defined { tool, definition }), refused).await
     }
 
     /// Records such a call of a tool whose definition nobody gave.
     pub async fn refuse_undefined(&self, proposal: Proposal, refusal: Refusal) -> Result<Arc<Call>, GateError> {
         let refused = self.refused(proposal, refusal)?;
-        Ok(self.backend.submit(&self.asks, None, refused, None).await?.call)
+        self.propose(None, refused).await
     }
 
     /// Records a call to a tool that does not exist: refused, nobody is asked.
@@ -262,7 +264,7 @@ impl Gate {
         proposal.check_names()?;
         let refusal = Refusal::new(RefusalKind::UnknownTool).because(format!("there is no tool `{}`", proposal.tool));
         let refused = Checked::refused(proposal, Json::empty(), refusal);
-        Ok(self.backend.submit(&self.asks, None, refused, None).await?.call)
+        self.propose(None, refused).await
     }
 
     fn refused(&self, proposal: Proposal, refusal: Refusal) -> Result<Checked, GateError> {
@@ -274,7 +276,7 @@ impl Gate {
     /// Proposes a call of a tool that runs elsewhere and whose definition nobody gave. Judged by the policy alone.
     pub async fn submit_undefined(&self, proposal: Proposal) -> Result<Arc<Call>, GateError> {
         let checked = self.undefined(proposal)?;
-        Ok(self.backend.submit(&self.asks, None, checked, None).await?.call)
+        self.propose(None, checked).await
     }
 
     /// Proposes such a call and, where it is allowed, claims it as [`Gate::submit_and_claim`] does.
@@ -298,7 +300,7 @@ impl Gate {
         if let Some(local) = self.local.as_ref().filter(|_| self.asks.asks_here()) {
             local.announce_waiting(&self.asks, &local.get(id).await?);
         }
-        self.backend.wait(id).await
+        Ok(self.told(self.backend.wait(id).await?).await)
     }
 
     /// Reads a call.
@@ -313,7 +315,7 @@ impl Gate {
             Ok(call) => self.permit(call, since).await,
             Err(GateError::Rejected(Rejection::AlreadyClaimed(_) | Rejection::WrongState(_))) => {
                 let call = self.get(id).await?;
-                if self.owner.has(&call) { self.permit(call, Since::Before).await } else { Ok(Claimed::Not(call)) }
+                if self.owner.has(&call) { self.permit(call, Since::Before).await } else { self.not(call).await }
             }
             Err(error) => Err(error),
         }
@@ -329,19 +331,23 @@ impl Gate {
         match submitted.replayed {
             false => self.permit(submitted.call, since).await,
             true if self.owner.has(&submitted.call) => self.permit(submitted.call, Since::Before).await,
-            true => Ok(Claimed::Not(submitted.call)),
+            true => self.not(submitted.call).await,
         }
     }
 
     /// The permit of a call that was just claimed; none where the claim did not come about.
     async fn permit(&self, call: Arc<Call>, since: Since) -> Result<Claimed, GateError> {
         if call.state != CallState::Executing {
-            return Ok(Claimed::Not(call));
+            return self.not(call).await;
         }
         match Permit::checked(Arc::clone(&call), self.clone(), since) {
             Ok(permit) => Ok(Claimed::Permit(permit)),
             Err(refusal) => self.give_up(&call, refusal).await.map(Claimed::Not),
         }
+    }
+
+    async fn not(&self, call: Arc<Call>) -> Result<Claimed, GateError> {
+        Ok(Claimed::Not(self.told(call).await))
     }
 
     /// Ends a claimed call that gets no permit. Nothing of it ran.
@@ -379,7 +385,7 @@ impl Gate {
     /// attempt has it.
     async fn standing(&self, id: CallId, reported: Result<Arc<Call>, GateError>) -> Result<Arc<Call>, GateError> {
         match reported {
-            Err(GateError::Rejected(_)) => self.get(id).await,
+            Err(GateError::Rejected(_)) => Ok(self.told(self.get(id).await?).await),
             reported => reported,
         }
     }
@@ -405,7 +411,7 @@ impl Gate {
 
     /// Records how a run ended.
     pub async fn finish(&self, id: CallId, fence: u64, outcome: Outcome) -> Result<Arc<Call>, GateError> {
-        self.backend.run(Op::Finish { call: id, fence, outcome }).await
+        Ok(self.told(self.backend.run(Op::Finish { call: id, fence, outcome }).await?).await)
     }
 
     /// Asks a verifiable tool about a call in doubt, and settles the doubt by its word.
