@@ -25,7 +25,7 @@ use crate::policy::{Policy, Unattended};
 use crate::redact::Redactor;
 use crate::refusal::Refusal;
 use crate::signer::Signer;
-use crate::store::{CallFilter, Claimant, Failure, NewCall, Op, Store, Submission};
+use crate::store::{Applied, CallFilter, Claimant, Failure, NewCall, Op, Store, Submission};
 use crate::time::{Clock as _, SystemClock};
 use crate::tool::Definition;
 use crate::transition::{Asking, Deciding, Edit, Rejection, Unasked};
@@ -238,13 +238,35 @@ impl Local {
         groups: &[Arc<str>],
     ) -> Result<Decided, GateError> {
         check_size(&decision)?;
+        for _ in 0..STALE_RETRIES {
+            let deciding = self.deciding(asks, hold, &decision, groups).await?;
+            match self.store.run(Op::Decide(Box::new(deciding))).await {
+                Err(Failure::Rejected(Rejection::StalePolicy)) => self.follow_store().await?,
+                Err(failure) => return Err(failure.into()),
+                Ok(applied) => return self.decided(asks, hold, applied).await,
+            }
+        }
+        Err(GateError::Rejected(Rejection::StalePolicy))
+    }
+
+    /// A decision with all that it is judged by, under the policy as this node knows it.
+    async fn deciding(
+        &self,
+        asks: &Asks,
+        hold: HoldId,
+        decision: &Decision,
+        groups: &[Arc<str>],
+    ) -> Result<Deciding, GateError> {
         let edit = match &decision.answer {
             Answer::Approve { arguments: Some(arguments), .. } => Some(self.edit(asks, hold, arguments).await?),
             Answer::Approve { .. } | Answer::Deny { .. } | Answer::Respond { .. } => None,
         };
         let mut groups = groups.to_vec();
         groups.extend(self.policy.load().groups_of(&decision.by.id));
-        let applied = self.store.run(Op::Decide(Box::new(Deciding { hold, decision, groups, edit }))).await?;
+        Ok(Deciding { hold, decision: decision.clone(), groups, edit })
+    }
+
+    async fn decided(self: &Arc<Self>, asks: &Arc<Asks>, hold: HoldId, applied: Applied) -> Result<Decided, GateError> {
         let call = applied.call.ok_or(GateError::Rejected(Rejection::NotFound("call")))?;
         let released = match &applied.grant {
             Some(grant) => self.release_siblings(grant, &call).await?,
@@ -270,13 +292,10 @@ impl Local {
         let mut facts = Facts::clone(&call.facts);
         facts.arguments = arguments.clone();
         let schema = definition.as_ref().map(|definition| &definition.input_schema);
-        Ok(Edit {
-            redacted: self.redactor.arguments(&arguments, schema),
-            argument_digest: argument_digest(&facts.tool, call.definition.as_ref(), &arguments),
-            declared: facts.declared,
-            verdict: Arc::new(asks.cap(self.policy.load().judge(&facts))),
-            arguments,
-        })
+        let redacted = self.redactor.arguments(&arguments, schema);
+        let policy = self.policy.load();
+        let edit = Edit::of(&call, arguments, asks.cap(policy.judge(&facts)));
+        Ok(Edit { redacted, policy: Arc::clone(policy.own_version()), ..edit })
     }
 
     /// The definition a call was made for, as it was written down.

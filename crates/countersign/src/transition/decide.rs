@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Deciding, Edit, Moved, Rejection, close_hold, hold_at, hold_mut, open_hold, refused};
+use super::{Deciding, Edit, Moved, Rejection, close_hold, doubtful, hold_at, hold_mut, open_hold, refused};
 use crate::call::{Call, CallState};
 use crate::digest::Nonce;
 use crate::event::{Draft, EventName};
@@ -201,7 +201,10 @@ impl Edit {
         edited.raw = None;
         edited.proposed_digest = Some(call.proposed_digest.unwrap_or(call.argument_digest));
         edited.argument_digest = self.argument_digest;
-        edited.verdict = Arc::clone(&self.verdict);
+        edited.verdict = match self.doubt {
+            Some(earlier) => Arc::new(doubtful(&self.verdict, earlier)),
+            None => Arc::clone(&self.verdict),
+        };
         edited.nonce = Nonce::new();
         edited.grant = None;
         edited
@@ -218,6 +221,8 @@ fn approve_edited(
 ) -> Result<Moved, Rejection> {
     let met = match edit.verdict.effect {
         Effect::Deny => return Err(Rejection::EditDenied(edit.verdict.reason().map(str::to_owned))),
+        // Whoever edits into something that may already have happened has not been told so.
+        Effect::Allow | Effect::Ask if edit.doubt.is_some() => false,
         Effect::Allow => true,
         Effect::Ask => {
             let counted = counts_for(&edit.verdict.terms, call, deciding);

@@ -284,13 +284,7 @@ fn decision(call: &Call, hold: &HoldRow, dice: &mut Dice) -> Op {
             let arguments = Json::of(&serde_json::json!({ "to": "staging", "n": dice.below(9) })).unwrap();
             let mut verdict = Verdict::clone(&call.verdict);
             verdict.effect = [Effect::Allow, Effect::Ask][dice.below(2)];
-            edit = Some(Edit {
-                arguments: arguments.clone(),
-                redacted: None,
-                argument_digest: argument_digest(&call.facts.tool, None, &arguments),
-                declared: Declared::Nothing,
-                verdict: Arc::new(verdict),
-            });
+            edit = Some(Edit::of(call, arguments.clone(), verdict));
             approve(Some(arguments), None)
         }
     };

@@ -318,13 +318,7 @@ impl World {
     fn edits(&mut self, by: Who, verdict: Verdict) -> Result<Moved, Rejection> {
         let arguments = json(r#"{"to":"test"}"#);
         let answer = Answer::Approve { arguments: Some(arguments.clone()), payload: None, remember: None };
-        let edit = Edit {
-            redacted: None,
-            argument_digest: argument_digest(&self.call.facts.tool, None, &arguments),
-            declared: Declared::Nothing,
-            verdict: Arc::new(verdict),
-            arguments,
-        };
+        let edit = Edit::of(&self.call, arguments, verdict);
         self.decide(0, by, answer, Some(edit))
     }
 
