@@ -95,6 +95,20 @@ pub struct Deciding {
     pub groups: Vec<Arc<str>>,
     /// Edited arguments, validated and judged; present exactly when the decision has some.
     pub edit: Option<Edit>,
+    /// The payload or response with secrets masked, where that differs: for the log.
+    pub redacted: Option<Json>,
+}
+
+impl Deciding {
+    /// A decision by somebody whose groups do not matter, that edits nothing and holds no secret.
+    pub fn new(hold: HoldId, decision: Decision) -> Deciding {
+        Deciding { hold, decision, groups: Vec::new(), edit: None, redacted: None }
+    }
+
+    /// What the decision hands on, as the log may show it.
+    fn shown<'a>(&'a self, handed_on: Option<&'a Json>) -> Option<&'a Json> {
+        handed_on.map(|json| self.redacted.as_ref().unwrap_or(json))
+    }
 }
 
 /// Edited arguments, validated and judged again.

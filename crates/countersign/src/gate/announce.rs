@@ -82,6 +82,7 @@ impl Local {
             Err(_) => "the approver panicked".to_owned(),
         };
         let refusal = Refusal::new(RefusalKind::Error).because(format!("the approver failed: {problem}"));
+        let refusal = self.masked_refusal(refusal);
         if let Err(error) = self.store.run(Op::Close { hold: id, refusal }).await {
             tracing::warn!(hold = %id, %error, "a hold whose approver failed could not be closed; it will expire");
         }

@@ -133,6 +133,7 @@ impl Local {
             at: SystemClock.now(),
         };
         let digest = definition.map(|definition| definition.digest());
+        let raised = checked.raised.as_deref().map(|reason| self.redactor.text(reason));
         let raw = proposal.arguments.as_str() != facts.arguments.as_str();
         let mut call = NewCall {
             id,
@@ -145,7 +146,7 @@ impl Local {
             repeat: definition.map(|definition| definition.repeat).unwrap_or_default(),
             argument_digest: argument_digest(&facts.tool, digest.as_ref(), &facts.arguments),
             nonce: Nonce::new(),
-            verdict: Arc::new(asks.cap(raise(policy.judge(&facts), checked.raised.as_deref()))),
+            verdict: Arc::new(asks.cap(raise(policy.judge(&facts), raised.as_deref()))),
             facts: Arc::new(facts),
             // What the agent says and shows is written down and shown, so secrets in it are masked as elsewhere.
             hint: match &proposal.hint {
@@ -153,7 +154,7 @@ impl Local {
                 None => definition.map(|definition| definition.hint_or_default()),
             },
             payload: proposal.payload.as_ref().map(|payload| self.masked(payload)),
-            refusal: checked.refusal.clone(),
+            refusal: checked.refusal.clone().map(|refusal| self.masked_refusal(refusal)),
         };
         if call.redacted.is_some() {
             // SECURITY: the agent's text holds the secret that was just masked.
@@ -178,6 +179,12 @@ impl Local {
 
     fn masked(&self, json: &Json) -> Json {
         self.redactor.arguments(json, None).unwrap_or_else(|| json.clone())
+    }
+
+    /// What hooks, tools and approvers give for a reason is written down.
+    pub(crate) fn masked_refusal(&self, refusal: Refusal) -> Refusal {
+        let reason = refusal.reason.map(|reason| self.redactor.text(&reason).into_owned());
+        Refusal { reason, ..refusal }
     }
 
     /// The places that may be shown and written down as they are.
@@ -238,6 +245,7 @@ impl Local {
         groups: &[Arc<str>],
     ) -> Result<Decided, GateError> {
         check_size(&decision)?;
+        let decision = self.without_secrets(decision);
         for _ in 0..STALE_RETRIES {
             let deciding = self.deciding(asks, hold, &decision, groups).await?;
             match self.store.run(Op::Decide(Box::new(deciding))).await {
@@ -263,7 +271,23 @@ impl Local {
         };
         let mut groups = groups.to_vec();
         groups.extend(self.policy.load().groups_of(&decision.by.id));
-        Ok(Deciding { hold, decision: decision.clone(), groups, edit })
+        // The tool or the model gets what was written; the log does not.
+        let redacted = match &decision.answer {
+            Answer::Approve { payload: Some(json), .. } | Answer::Respond { response: json } => {
+                self.redactor.arguments(json, None)
+            }
+            Answer::Approve { payload: None, .. } | Answer::Deny { .. } => None,
+        };
+        Ok(Deciding { hold, decision: decision.clone(), groups, edit, redacted })
+    }
+
+    /// A reason is written down and read by the model, which needs no secret.
+    fn without_secrets(&self, decision: Decision) -> Decision {
+        let answer = match decision.answer {
+            Answer::Deny { reason: Some(reason) } => Answer::Deny { reason: Some(self.redactor.text(&reason).into()) },
+            answer @ (Answer::Approve { .. } | Answer::Deny { reason: None } | Answer::Respond { .. }) => answer,
+        };
+        Decision { answer, ..decision }
     }
 
     async fn decided(self: &Arc<Self>, asks: &Arc<Asks>, hold: HoldId, applied: Applied) -> Result<Decided, GateError> {
@@ -418,11 +442,17 @@ impl Local {
     pub(crate) fn redact_outcome(&self, outcome: Outcome) -> Outcome {
         match outcome {
             Outcome::Succeeded { output } => Outcome::Succeeded { output },
-            Outcome::Failed { error, refusal } => {
-                Outcome::Failed { error: self.redactor.text(head(&error, limits::NOTE_BYTES)).into(), refusal }
-            }
-            Outcome::MayHaveApplied { why } => Outcome::MayHaveApplied { why },
+            Outcome::Failed { error, refusal } => Outcome::Failed {
+                error: self.noted(&error),
+                refusal: refusal.map(|refusal| self.masked_refusal(refusal)),
+            },
+            Outcome::MayHaveApplied { why } => Outcome::MayHaveApplied { why: self.noted(&why) },
         }
+    }
+
+    /// A text of somebody else's as it may be written down: of bounded length, with secrets masked.
+    pub(crate) fn noted(&self, text: &str) -> String {
+        self.redactor.text(head(text, limits::NOTE_BYTES)).into()
     }
 }
 

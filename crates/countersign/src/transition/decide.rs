@@ -160,7 +160,7 @@ fn approve(call: &mut Call, deciding: &Deciding, now: Time) -> Result<Moved, Rej
     };
     record(call, deciding, counts, HoldState::Pending, now);
     let closes = call.holds.iter().any(|hold| hold.id == deciding.hold && hold.quorums_met());
-    let mut drafts = vec![decided(call, deciding, closes).json_if("payload", payload.as_ref())];
+    let mut drafts = vec![decided(call, deciding, closes).json_if("payload", deciding.shown(payload.as_ref()))];
     if closes {
         settle(call, deciding.hold, in_run, now);
     }
@@ -244,7 +244,7 @@ fn approve_edited(
     };
     let before = call.shown_arguments().clone();
     *call = edited;
-    let draft = decided(call, deciding, true).json_if("payload", payload.as_ref());
+    let draft = decided(call, deciding, true).json_if("payload", deciding.shown(payload.as_ref()));
     let draft = draft.json("before", &before).json("after", call.shown_arguments());
     if met {
         record(call, deciding, counts, HoldState::Approved, now);
@@ -263,12 +263,7 @@ fn approve_edited(
 pub(super) fn release(call: &mut Call, hold: HoldId, grant: &Grant, now: Time) -> Result<Moved, Rejection> {
     let open = hold_at(call, hold).ok_or(Rejection::NotFound("hold"))?;
     open_at(open, now)?;
-    let maker = Deciding {
-        hold,
-        decision: Decision::new(grant.made_by.clone(), "grant", open.digest, Answer::approve()),
-        groups: Vec::new(),
-        edit: None,
-    };
+    let maker = Deciding::new(hold, Decision::new(grant.made_by.clone(), "grant", open.digest, Answer::approve()));
     let simple = open.terms.quorums.iter().all(|quorum| quorum.approvals <= 1);
     let covered = grant.covers(&call.facts, call.definition.as_ref(), &call.argument_digest, &call.verdict, now);
     let may_decide = counts_for(&open.terms, call, &maker).is_ok();

@@ -115,7 +115,7 @@ impl World {
 
     pub(super) fn decide(&self, hold: &HoldRow, who: &str, answer: Answer) -> Result<Applied, Failure> {
         let decision = Decision::new(Who::person(who), "test", hold.digest, answer);
-        self.run(Op::Decide(Box::new(Deciding { hold: hold.id, decision, groups: Vec::new(), edit: None })))
+        self.run(Op::Decide(Box::new(Deciding::new(hold.id, decision))))
     }
 
     /// Submits, approves, claims and finishes one call.
@@ -290,5 +290,5 @@ fn decision(call: &Call, hold: &HoldRow, dice: &mut Dice) -> Op {
     };
     let who = ["ann", "ben", "cyd"][dice.below(3)];
     let decision = Decision::new(Who::person(who), "test", hold.digest, answer);
-    Op::Decide(Box::new(Deciding { hold: hold.id, decision, groups: Vec::new(), edit }))
+    Op::Decide(Box::new(Deciding { edit, ..Deciding::new(hold.id, decision) }))
 }

@@ -306,13 +306,13 @@ impl World {
     fn decide(&mut self, index: usize, by: Who, answer: Answer, edit: Option<Edit>) -> Result<Moved, Rejection> {
         let (hold, digest) = self.hold(index);
         let decision = Decision::new(by, "test", digest, answer);
-        self.step(&Step::Decide(&Deciding { hold, decision, groups: Vec::new(), edit }))
+        self.step(&Step::Decide(&Deciding { edit, ..Deciding::new(hold, decision) }))
     }
 
     fn wrong_digest(&mut self, by: Who, answer: Answer) -> Result<Moved, Rejection> {
         let hold = self.hold(0).0;
         let decision = Decision::new(by, "test", CallDigest::of(b"other bytes"), answer);
-        self.step(&Step::Decide(&Deciding { hold, decision, groups: Vec::new(), edit: None }))
+        self.step(&Step::Decide(&Deciding::new(hold, decision)))
     }
 
     fn edits(&mut self, by: Who, verdict: Verdict) -> Result<Moved, Rejection> {
