@@ -339,7 +339,7 @@ impl Local {
             Scope::Session { session } => Some(Arc::clone(session)),
             Scope::Global => None,
         };
-        let filter = CallFilter {
+        let mut filter = CallFilter {
             holding: true,
             session,
             principal: Some(Arc::clone(&grant.principal)),
@@ -347,16 +347,30 @@ impl Local {
             limit: Some(limits::PAGE_ROWS),
             ..CallFilter::default()
         };
+        let most = grant.uses_left.map_or(usize::MAX, |uses| uses as usize);
         let mut released = 0;
-        for sibling in self.store.calls(filter).await? {
-            let Some(hold) = sibling.open_hold().filter(|_| sibling.id != decided.id) else { continue };
-            match self.store.run(Op::Release { hold: hold.id, grant: grant.id }).await {
-                Ok(_) => released += 1,
-                Err(Failure::Rejected(_)) => {}
-                Err(Failure::Store(error)) => return Err(error.into()),
+        loop {
+            let page = self.store.calls(filter.clone()).await?;
+            let Some(last) = page.last() else { return Ok(released) };
+            filter.after = Some(last.id);
+            for sibling in page.iter().filter(|sibling| sibling.id != decided.id) {
+                // What it could not let run any more stays asked about.
+                if released >= most {
+                    return Ok(released);
+                }
+                released += usize::from(self.release(grant, sibling).await?);
             }
         }
-        Ok(released)
+    }
+
+    /// Whether the grant released the call's hold.
+    async fn release(&self, grant: &Grant, waiting: &Call) -> Result<bool, GateError> {
+        let Some(hold) = waiting.open_hold() else { return Ok(false) };
+        match self.store.run(Op::Release { hold: hold.id, grant: grant.id }).await {
+            Ok(_) => Ok(true),
+            Err(Failure::Rejected(_)) => Ok(false),
+            Err(Failure::Store(error)) => Err(error.into()),
+        }
     }
 
     pub(crate) async fn ask(

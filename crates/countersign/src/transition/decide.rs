@@ -6,7 +6,7 @@ use super::{Deciding, Edit, Moved, Rejection, close_hold, doubtful, hold_at, hol
 use crate::call::{Call, CallState};
 use crate::digest::Nonce;
 use crate::event::{Draft, EventName};
-use crate::grant::Grant;
+use crate::grant::{Grant, GrantError};
 use crate::hold::{Answer, Decision, HoldRow, HoldState, WhoKind};
 use crate::id::HoldId;
 use crate::json::Json;
@@ -236,12 +236,14 @@ fn approve_edited(
         return Err(Rejection::WrongState(call.state));
     };
     let edited = edit.applied_to(call);
+    // A decision is taken whole or not at all, its memory included.
     let grant = match remember {
-        Some(remember) if met => {
-            Some(Grant::asked_for(remember, &edited, deciding.hold, deciding.decision.by.clone(), now)?)
-        }
-        _ => None,
+        Some(remember) => Some(Grant::asked_for(remember, &edited, deciding.hold, deciding.decision.by.clone(), now)?),
+        None => None,
     };
+    if grant.is_some() && !met {
+        return Err(GrantError::AskedAnew.into());
+    }
     let before = call.shown_arguments().clone();
     *call = edited;
     let draft = decided(call, deciding, true).json_if("payload", deciding.shown(payload.as_ref()));

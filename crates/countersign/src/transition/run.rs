@@ -238,7 +238,7 @@ fn refused_inside(call: &Call) -> bool {
 fn settle_late(call: &mut Call, outcome: &Outcome, now: Time) -> Moved {
     let r#as = match outcome {
         Outcome::Succeeded { .. } => ResolvedAs::Applied,
-        Outcome::Failed { .. } => ResolvedAs::NotApplied,
+        Outcome::Failed { .. } => ResolvedAs::Failed,
         Outcome::MayHaveApplied { .. } => return Moved::default(),
     };
     call.outcome = Some(outcome.clone());
@@ -250,6 +250,7 @@ fn settle_doubt(call: &mut Call, resolution: Resolution) -> Draft {
     let word = match resolution.r#as {
         ResolvedAs::Applied => "applied",
         ResolvedAs::NotApplied => "not_applied",
+        ResolvedAs::Failed => "failed",
         ResolvedAs::Abandoned => "abandoned",
     };
     let draft = Draft::new(EventName::CallResolved)

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use countersign::grant::Remember;
 use countersign::store::Op;
 use countersign::tool::{Tool as _, tool};
 use countersign::transition::Rejection;
@@ -162,4 +163,18 @@ async fn an_edit_into_a_doubt_is_asked_anew() {
         .any(|because| because.reason.as_deref().is_some_and(|reason| reason.contains("may already have happened")));
     assert!(told, "{:?}", open.because);
     assert_eq!(desk.approve(&call).await.state, CallState::Approved, "now she does");
+}
+
+/// A decision is taken whole or not at all: what cannot be remembered yet is said, and not left out.
+#[tokio::test(start_paused = true)]
+async fn an_edit_that_is_asked_anew_is_not_remembered_silently() {
+    for policy in [BIG, "rules: [{ id: bo, ask: deploy, when: arguments.n > 100, from: [bo] }]"] {
+        let desk = Desk::under(policy);
+        let call = desk.submit(r#"{"n":1}"#).await;
+        let arguments = Some(json(r#"{"n":500}"#));
+        let wish = Answer::Approve { arguments, payload: None, remember: Some(Remember::session()) };
+        let refused = desk.ann(&call, wish).await;
+        assert!(matches!(refused, Err(GateError::Rejected(Rejection::Grant(_)))), "{refused:?}");
+        assert_eq!(*desk.now(&call).await, *call, "nothing changed");
+    }
 }
