@@ -51,6 +51,7 @@ use crate::transition::Rejection;
 ///     countersign::Running { call, gate, fence: 1 }
 /// }
 /// ```
+// B9: the examples above that must not compile are its tests.
 #[must_use = "a permit that is dropped is a call that never ran, and will be in doubt when its lease ends"]
 pub struct Permit {
     call: Arc<Call>,

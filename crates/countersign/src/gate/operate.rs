@@ -71,6 +71,12 @@ impl Gate {
         self.withdraw(filter, &Refusal::new(RefusalKind::Cancelled), any).await
     }
 
+    /// Withdraws every waiting call of one run, among those the filter names. Returns how many.
+    pub async fn cancel_run(&self, run: &str, filter: CallFilter) -> Result<usize, GateError> {
+        let of_run = |call: &Call| call.facts.path.run.as_deref() == Some(run);
+        self.withdraw(filter, &Refusal::new(RefusalKind::Cancelled), of_run).await
+    }
+
     /// Withdraws the waiting calls of a filter that a test picks. Returns how many.
     async fn withdraw(
         &self,

@@ -81,9 +81,11 @@ fn decided(call: &Call, deciding: &Deciding, closes: bool) -> Draft {
         WhoKind::Person => "person",
         WhoKind::Program => "program",
     };
+    let asked_by = hold_at(call, deciding.hold).into_iter().flat_map(|hold| hold.because.iter());
     Draft::new(EventName::HoldDecided)
         .call(call.id)
         .hold(deciding.hold)
+        .list("rules", asked_by.map(|because| &because.rule))
         .plain("answer", decision.answer.as_str())
         .text("by", &decision.by.id)
         .plain("by_kind", kind)
@@ -132,7 +134,10 @@ fn respond(call: &mut Call, deciding: &Deciding, response: &Json, now: Time) -> 
     record(call, deciding, counts, HoldState::Answered, now);
     call.state = CallState::Answered;
     call.response = Some(response.clone());
-    let answered = Draft::new(EventName::CallAnswered).call(call.id).text("by", &deciding.decision.by.id);
+    let answered = Draft::new(EventName::CallAnswered)
+        .call(call.id)
+        .text("by", &deciding.decision.by.id)
+        .json_if("response", deciding.shown(Some(response)));
     Ok(Moved { drafts: vec![decided(call, deciding, true), answered], grant: None })
 }
 

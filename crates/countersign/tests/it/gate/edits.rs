@@ -178,3 +178,23 @@ async fn an_edit_that_is_asked_anew_is_not_remembered_silently() {
         assert_eq!(*desk.now(&call).await, *call, "nothing changed");
     }
 }
+
+/// B92: what was said instead of running is on record.
+#[tokio::test(start_paused = true)]
+async fn an_answer_instead_is_on_record() {
+    let desk = Desk::new();
+    let call = desk.submit("{}").await;
+    desk.ann(&call, Answer::Respond { response: Json::string("by hand") }).await.unwrap();
+    assert_eq!(desk.log().await[3].value()["response"], "by hand");
+}
+
+/// B92: a decision names the rules it was asked by.
+#[tokio::test(start_paused = true)]
+async fn a_decision_names_its_rules() {
+    for answer in [Answer::approve(), Answer::deny("no"), edit(r#"{"n":7}"#)] {
+        let desk = Desk::under("rules: [{ id: deploys, ask: deploy }]");
+        let call = desk.submit("{}").await;
+        desk.ann(&call, answer).await.unwrap();
+        assert_eq!(desk.log().await[2].value()["rules"], serde_json::json!(["deploys"]));
+    }
+}

@@ -73,6 +73,29 @@ async fn cancelling_some_touches_no_others() {
     assert!(desk.waiting().await.is_empty());
 }
 
+/// B98: cancelling one run touches no other run of the session, and no run of that name elsewhere.
+#[tokio::test(start_paused = true)]
+async fn cancelling_a_run_touches_no_others() {
+    let desk = Desk::new();
+    let within = |session: &str, run: Option<&str>| {
+        let mut proposal = Proposal::new("deploy", "{}").session(session);
+        proposal.path.run = run.map(Into::into);
+        proposal
+    };
+    let one = desk.propose(within("s1", Some("r1"))).await;
+    let two = desk.propose(within("s1", Some("r1"))).await;
+    let other = desk.propose(within("s1", Some("r2"))).await;
+    let none = desk.propose(within("s1", None)).await;
+    let elsewhere = desk.propose(within("s2", Some("r1"))).await;
+    let session = CallFilter { session: Some("s1".into()), ..CallFilter::default() };
+    assert_eq!(desk.gate.cancel_run("r1", session.clone()).await.unwrap(), 2);
+    assert_eq!(desk.waiting().await, [other.id, none.id, elsewhere.id]);
+    for cancelled in [one, two] {
+        assert_eq!(desk.now(&cancelled).await.state, CallState::Cancelled);
+    }
+    assert_eq!(desk.gate.cancel_run("r1", session).await.unwrap(), 0, "again");
+}
+
 /// B99: a caller that stops waiting is neither expiry nor denial; the hold stands and its listener is gone.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_gives_up_changes_nothing() {
