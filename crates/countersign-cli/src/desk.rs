@@ -80,13 +80,44 @@ impl Desk {
 }
 
 /// Begins a gate over a store: the store's own policy if it has one, else the file's, and the file's bounds and masks.
+/// What the working folder's file tightens, it tightens beside either.
 pub(crate) async fn begin_gate(store: Arc<dyn Store>, settings: &Settings) -> Result<GateBuilder, Fault> {
     let policy = match store.policy().await? {
         Some((_, source)) => Policy::from_yaml(&source)
-            .map_err(|errors| Fault::failed(format!("the store's policy cannot be read: {errors}")))?,
+            .map_err(|errors| Fault::failed(format!("the store's policy cannot be read: {errors}")))?
+            .keeping(&settings.config.policy),
         None => settings.config.policy.clone(),
     };
     let redact = &settings.config.redact;
     let redactor = Redactor::new(&redact.keys, &redact.values).map_err(Fault::failed)?.and_standard();
     Ok(Gate::builder().policy(policy).store(store).limits(settings.config.limits.clone()).redactor(redactor))
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign::config::Config;
+    use countersign::memory::MemoryStore;
+    use countersign::store::Op;
+    use countersign::tool::tool;
+    use countersign::{CallState, Definition, Json, Proposal};
+
+    use super::*;
+
+    /// A folder's file tightens whatever policy is in force, also the one that all nodes of a store follow.
+    #[tokio::test]
+    async fn a_folders_file_tightens_the_stores_policy_too() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let lax = || Policy::from_yaml("otherwise: allow").unwrap();
+        let version = Arc::clone(lax().version());
+        store.run(Op::SetPolicy { version, source: "otherwise: allow".into(), by: "olga".into() }).await.unwrap();
+        let folder = Policy::from_yaml("rules: [{ id: no-drops, deny: drop }]").unwrap();
+        let mut config = Config::default();
+        config.policy = lax().tightened_by("folder", folder);
+        let builder = begin_gate(store, &Settings { config, file: None }).await.ok().unwrap();
+        let gate = builder.decided_elsewhere().without_sweeper().build().unwrap();
+        for (name, state) in [("drop", CallState::Denied), ("read", CallState::Allowed)] {
+            let tool = tool(Definition::new(name, ""), |_| async { Ok(Json::empty()) });
+            assert_eq!(gate.submit(&tool, Proposal::new(name, "{}")).await.unwrap().state, state, "{name}");
+        }
+    }
 }

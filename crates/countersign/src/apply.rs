@@ -1,5 +1,6 @@
 //! Runs one operation on a store's state: the part every store shares.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::call::{Call, CallState, Chain};
@@ -9,8 +10,10 @@ use crate::id::CallId;
 use crate::limits;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::store::{Applied, Claimant, Failure, Halted, MovedHeads, NewCall, Op, State, StoreError, Submission};
-use crate::transition::{self, Claiming, Rejection, Step, Unasked, about, grant_made, open_hold};
-use crate::verdict::{Because, Effect, Verdict};
+use crate::transition::{
+    self, Claiming, Deciding, Edit, Rejection, Step, Unasked, about, doubtful, grant_made, open_hold,
+};
+use crate::verdict::{Effect, Verdict};
 
 /// Runs one operation. Whatever was written to `state` is to be committed, also when the answer is a rejection; after
 /// a [`StoreError`] nothing may be committed.
@@ -19,7 +22,8 @@ pub fn apply(op: &Op, state: &mut dyn State) -> Result<Applied, Failure> {
         Op::Submit(submission) => submit(submission, state),
         Op::Decide(deciding) => {
             let call = state.call_of_hold(deciding.hold)?.ok_or(Rejection::NotFound("hold"))?;
-            advance(state, call, &Step::Decide(deciding))
+            let deciding = judged(deciding, &call, state)?;
+            advance(state, call, &Step::Decide(&deciding))
         }
         Op::Release { hold, grant } => {
             let grant = state.grant(*grant)?.ok_or(Rejection::NotFound("grant"))?;
@@ -124,6 +128,18 @@ fn current_policy(state: &mut dyn State, version: &Arc<str>) -> Result<(), Failu
         Some(current) if current != *version => Err(Rejection::StalePolicy.into()),
         _ => Ok(()),
     }
+}
+
+/// SECURITY: an edit is held against what is true where it is written: the policy in force, and doubts about its bytes.
+fn judged<'a>(deciding: &'a Deciding, call: &Call, state: &mut dyn State) -> Result<Cow<'a, Deciding>, Failure> {
+    let Some(edit) = &deciding.edit else { return Ok(Cow::Borrowed(deciding)) };
+    current_policy(state, &edit.policy)?;
+    let doubt = match call.repeat.may_run_again() {
+        true => None,
+        false => state.doubt(&call.facts.path, &edit.argument_digest)?,
+    };
+    let edit = Some(Edit { doubt, ..edit.clone() });
+    Ok(Cow::Owned(Deciding { edit, ..deciding.clone() }))
 }
 
 fn claim(
@@ -263,18 +279,13 @@ fn settle_new(submission: &Submission, call: &mut Call, state: &mut dyn State) -
     }
 }
 
-/// An identical call that may already have happened makes an allow an ask: a person must know.
 fn raise_for_doubt(call: &mut Call, state: &mut dyn State) -> Result<(), StoreError> {
     if call.verdict.effect == Effect::Deny || call.repeat.may_run_again() {
         return Ok(());
     }
-    let Some(doubtful) = state.doubt(&call.facts.path, &call.argument_digest)? else { return Ok(()) };
-    let reason = format!("an identical call, {doubtful}, is in doubt: it may already have happened");
-    let because = Because { rule: "doubt".into(), effect: Effect::Ask, reason: Some(reason.into()) };
-    let mut verdict = Verdict::clone(&call.verdict);
-    verdict.join(because);
-    Arc::make_mut(&mut verdict.terms).remember = crate::verdict::Memory::None;
-    call.verdict = Arc::new(verdict);
+    if let Some(earlier) = state.doubt(&call.facts.path, &call.argument_digest)? {
+        call.verdict = Arc::new(doubtful(&call.verdict, earlier));
+    }
     Ok(())
 }
 

@@ -377,6 +377,8 @@ pub enum ResolvedAs {
     Applied,
     /// It did not.
     NotApplied,
+    /// It was tried and answered with an error; what it did until then, its error says or nobody knows.
+    Failed,
     /// Nobody will find out.
     Abandoned,
 }

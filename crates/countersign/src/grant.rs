@@ -255,6 +255,9 @@ pub enum GrantError {
     /// An in-run hold is always asked.
     #[error("a hold from inside a running tool cannot be remembered")]
     InRun,
+    /// Whoever must approve the edited call has not done so yet.
+    #[error("the edited call must be approved anew, and can be remembered then")]
+    AskedAnew,
     /// More than one approval is needed each time.
     #[error("a call that needs more than one approval is never remembered")]
     Quorum,

@@ -114,6 +114,10 @@ pub const PATH_BYTES: usize = 4 * 1024;
 pub const LARGE_ARGUMENT_BYTES: usize = 16 * 1024;
 /// Tools of principals that a gate knows to have been seen, so that it need not look them up.
 pub const NOTED_TOOLS: usize = 10_000;
+/// Holds that a gate knows to have put to its approver or channel, so that it does so once.
+pub const ASKED_HOLDS: usize = 100_000;
+/// How long a store keeps in mind that after-hooks were told of a call's end.
+pub const TOLD_LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Agents inside one another.
 pub const AGENT_DEPTH: usize = 16;
 /// Bytes of a payload handed between tool and approver, and of a response given instead of running.

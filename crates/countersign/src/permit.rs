@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use crate::call::Call;
 use crate::gate::{Gate, GateError};
@@ -13,6 +14,7 @@ use crate::id::CallId;
 use crate::json::{Bounds, Json};
 use crate::place::Place;
 use crate::refusal::{Refusal, RefusalKind};
+use crate::tool::Definition;
 use crate::transition::Rejection;
 
 /// Proof that one exact call may run, once. Only the gate makes one; running consumes it.
@@ -21,7 +23,7 @@ use crate::transition::Rejection;
 ///
 /// ```compile_fail,E0451
 /// fn forge(call: std::sync::Arc<countersign::Call>, gate: countersign::Gate) -> countersign::Permit {
-///     countersign::Permit { call, gate, fence: 1 }
+///     countersign::Permit { call, gate, fence: 1, since: todo!() }
 /// }
 /// ```
 ///
@@ -49,11 +51,29 @@ use crate::transition::Rejection;
 ///     countersign::Running { call, gate, fence: 1 }
 /// }
 /// ```
+// B9: the examples above that must not compile are its tests.
 #[must_use = "a permit that is dropped is a call that never ran, and will be in doubt when its lease ends"]
 pub struct Permit {
     call: Arc<Call>,
     gate: Gate,
     fence: u64,
+    since: Since,
+}
+
+/// Since when a claim counts, by the clock of whoever runs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Since {
+    /// Since it was asked for: it began no earlier.
+    Asked(Instant),
+    /// Since some time ago: it was made before, and is only handed over again.
+    Before,
+}
+
+impl Since {
+    /// A claim that is asked for now.
+    pub(crate) fn now() -> Since {
+        Since::Asked(Instant::now())
+    }
 }
 
 impl Permit {
@@ -61,14 +81,14 @@ impl Permit {
     ///
     /// SECURITY: the bytes in hand are hashed again here, after the claim and right before the run. A store, a wrapper
     /// or a wire that hands over other bytes than were approved gets no permit.
-    pub(crate) fn checked(call: Arc<Call>, gate: Gate) -> Result<Permit, Refusal> {
+    pub(crate) fn checked(call: Arc<Call>, gate: Gate, since: Since) -> Result<Permit, Refusal> {
         let arguments =
             crate::digest::argument_digest(&call.facts.tool, call.definition.as_ref(), &call.facts.arguments);
         if arguments != call.argument_digest || call.compute_digest() != call.digest {
             return Err(tampered());
         }
         let fence = call.lease.as_ref().map(|lease| lease.fence).ok_or_else(tampered)?;
-        Ok(Permit { call, gate, fence })
+        Ok(Permit { call, gate, fence, since })
     }
 
     /// The call it is for.
@@ -81,7 +101,19 @@ impl Permit {
         self.call.lease.as_ref().map_or(Duration::ZERO, |lease| self.call.updated_at.until(lease.until))
     }
 
-    /// Turns the permit into a run. Whoever does this by hand must report the outcome with [`Gate::finish`].
+    /// Since when it counts.
+    pub(crate) fn since(&self) -> Since {
+        self.since
+    }
+
+    /// Whether this is the tool that was judged: the same name, and the same definition where one was given.
+    pub(crate) fn is_for(&self, definition: &Definition) -> bool {
+        let same = self.call.definition.is_none_or(|digest| digest == definition.digest());
+        same && self.call.facts.tool == definition.tool
+    }
+
+    /// Turns the permit into a run. Whoever does this by hand must begin while the lease lasts, and report the outcome
+    /// with [`Gate::finish`].
     pub fn start(self) -> Running {
         Running { call: self.call, gate: self.gate, fence: self.fence }
     }

@@ -271,7 +271,7 @@ pub struct Needs {
     pub grant: Option<GrantId>,
     /// Chains that will be written besides the call's own.
     pub chains: Vec<Chain>,
-    /// What a new call is compared with.
+    /// What a new call, or an edited one, is compared with.
     pub submission: Option<Submitted>,
     /// All chain heads that moved since the last checkpoint.
     pub heads: bool,
@@ -308,7 +308,15 @@ impl Op {
                     argument_digest: call.argument_digest,
                 });
             }
-            Op::Decide(deciding) => needs.hold = Some(deciding.hold),
+            Op::Decide(deciding) => {
+                needs.hold = Some(deciding.hold);
+                needs.submission = deciding.edit.as_ref().map(|edit| Submitted {
+                    path: edit.path.clone(),
+                    key: None,
+                    tool: edit.tool.clone(),
+                    argument_digest: edit.argument_digest,
+                });
+            }
             Op::Release { hold, grant } => {
                 needs.hold = Some(*hold);
                 needs.grant = Some(*grant);

@@ -19,16 +19,16 @@ mod run;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::call::{Call, CallState, Declared, Outcome, Resolution};
-use crate::digest::{ArgumentDigest, DefinitionDigest};
+use crate::call::{Call, CallState, Declared, Outcome, Path, Resolution, ToolId};
+use crate::digest::{ArgumentDigest, DefinitionDigest, argument_digest};
 use crate::event::{Draft, EventName};
 use crate::grant::{Grant, GrantError};
 use crate::hold::{Decision, HoldKind, HoldRow, HoldState};
-use crate::id::HoldId;
+use crate::id::{CallId, HoldId};
 use crate::json::Json;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::time::Time;
-use crate::verdict::{Life, Terms, Verdict};
+use crate::verdict::{Because, Effect, Life, Memory, Terms, Verdict};
 pub(crate) use decide::grant_made;
 use decide::{close, decide, release};
 use run::{ask, claim, finish, renew, resolve};
@@ -95,6 +95,20 @@ pub struct Deciding {
     pub groups: Vec<Arc<str>>,
     /// Edited arguments, validated and judged; present exactly when the decision has some.
     pub edit: Option<Edit>,
+    /// The payload or response with secrets masked, where that differs: for the log.
+    pub redacted: Option<Json>,
+}
+
+impl Deciding {
+    /// A decision by somebody whose groups do not matter, that edits nothing and holds no secret.
+    pub fn new(hold: HoldId, decision: Decision) -> Deciding {
+        Deciding { hold, decision, groups: Vec::new(), edit: None, redacted: None }
+    }
+
+    /// What the decision hands on, as the log may show it.
+    fn shown<'a>(&'a self, handed_on: Option<&'a Json>) -> Option<&'a Json> {
+        handed_on.map(|json| self.redacted.as_ref().unwrap_or(json))
+    }
 }
 
 /// Edited arguments, validated and judged again.
@@ -110,6 +124,31 @@ pub struct Edit {
     pub declared: Declared,
     /// What the policy says about them.
     pub verdict: Arc<Verdict>,
+    /// The version of the policy that says so, as nodes compare it: an old one is not believed.
+    pub policy: Arc<str>,
+    /// Where the call stands; an edit changes neither this nor the tool.
+    pub path: Path,
+    /// Its tool.
+    pub tool: ToolId,
+    /// A call in doubt that did the same. Looked up where the edit is written, whatever it says here.
+    pub doubt: Option<CallId>,
+}
+
+impl Edit {
+    /// Other arguments for a call, as this verdict judges them.
+    pub fn of(call: &Call, arguments: Json, verdict: Verdict) -> Edit {
+        Edit {
+            redacted: None,
+            argument_digest: argument_digest(&call.facts.tool, call.definition.as_ref(), &arguments),
+            declared: call.facts.declared,
+            policy: Arc::clone(&verdict.policy),
+            path: call.facts.path.clone(),
+            tool: call.facts.tool.clone(),
+            doubt: None,
+            verdict: Arc::new(verdict),
+            arguments,
+        }
+    }
 }
 
 /// What a claim is checked against, read in the same transaction.
@@ -295,6 +334,15 @@ pub(crate) fn open_hold(call: &mut Call, hint: Option<Arc<str>>, payload: Option
         }
         None => Draft::new(EventName::HoldOpened),
     }
+}
+
+/// An identical call that may already have happened makes an allow an ask: a person must know.
+pub(crate) fn doubtful(verdict: &Verdict, earlier: CallId) -> Verdict {
+    let reason = format!("an identical call, {earlier}, is in doubt: it may already have happened");
+    let mut verdict = verdict.clone();
+    verdict.join(Because { rule: "doubt".into(), effect: Effect::Ask, reason: Some(reason.into()) });
+    Arc::make_mut(&mut verdict.terms).remember = Memory::None;
+    verdict
 }
 
 fn expiry(terms: &Terms, now: Time) -> Option<Time> {

@@ -106,8 +106,11 @@ fn resolved(call: &Call, outcome: Option<&Outcome>, wording: &Wording) -> (Arc<s
     match (call.resolution.as_ref().map(|resolution| resolution.r#as), outcome) {
         (Some(ResolvedAs::Applied), Some(Outcome::Succeeded { output })) => (text_of(output), false),
         (Some(ResolvedAs::Applied), _) => ("It took effect; its result is not known.".into(), false),
-        (Some(ResolvedAs::NotApplied), Some(Outcome::Failed { error, .. })) => (error.as_str().into(), true),
+        (Some(ResolvedAs::NotApplied | ResolvedAs::Failed), Some(Outcome::Failed { error, .. })) => {
+            (error.as_str().into(), true)
+        }
         (Some(ResolvedAs::NotApplied), _) => ("It did not take effect.".into(), true),
+        (Some(ResolvedAs::Failed), _) => ("It failed; its error is not known.".into(), true),
         (Some(ResolvedAs::Abandoned) | None, _) => (wording.doubt().into(), true),
     }
 }

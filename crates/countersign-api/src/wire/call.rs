@@ -296,7 +296,7 @@ fn payload_of(decision: &countersign::Decision) -> Option<&Json> {
 /// How a doubt was settled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Resolution {
-    /// `applied`, `not_applied` or `abandoned`.
+    /// `applied`, `not_applied`, `failed` (it was tried and answered with an error) or `abandoned`.
     #[schema(value_type = String)]
     pub r#as: ResolvedAs,
     /// Why.
@@ -381,7 +381,7 @@ pub struct Cancel {}
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resolve {
-    /// `applied`, `not_applied` or `abandoned`.
+    /// `applied`, `not_applied`, `failed` (it was tried and answered with an error) or `abandoned`.
     #[schema(value_type = String)]
     pub r#as: ResolvedAs,
     /// Why, for the record.

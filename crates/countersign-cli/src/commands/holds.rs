@@ -98,14 +98,20 @@ fn row(hold: &wire::Hold, now: Timestamp) -> Vec<Cell> {
     ]
 }
 
+/// When it expires; where that is never, for how long it has waited.
 fn expiry(hold: &wire::Hold, now: Timestamp) -> String {
-    let Some(at) = hold.expires_at else { return "never".to_owned() };
-    let seconds = at.duration_since(now).as_secs().max(0);
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min", seconds / 60),
-        3600..86400 => format!("{} h", seconds / 3600),
-        _ => format!("{} d", seconds / 86400),
+    match hold.expires_at {
+        Some(at) => span(at.duration_since(now).as_secs()),
+        None => format!("never, {} old", span(now.duration_since(hold.opened_at).as_secs())),
+    }
+}
+
+fn span(seconds: i64) -> String {
+    match seconds.max(0) {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3600 => format!("{} min", seconds / 60),
+        seconds @ 3600..86400 => format!("{} h", seconds / 3600),
+        seconds => format!("{} d", seconds / 86400),
     }
 }
 

@@ -31,6 +31,16 @@ async fn holds_are_listed_with_what_a_script_needs() {
     assert_eq!(none.stdout, "[]\n");
 }
 
+/// B100: a hold that never expires is not silent about it: it is listed with its age.
+#[tokio::test]
+async fn a_hold_that_never_expires_is_listed_with_its_age() {
+    let bed = Bed::new();
+    let store = bed.store().await;
+    submit(&gate(&store, "expires_after: never"), "pay", "{}").await;
+    let text = bed.run(["holds", "--store", &bed.url()]).expect(0).stdout;
+    assert!(text.contains("never, ") && text.contains(" s old"), "{text}");
+}
+
 #[tokio::test]
 async fn approve_needs_the_digest_that_was_seen() {
     let bed = Bed::new();

@@ -178,7 +178,7 @@ impl GateBuilder {
         self
     }
 
-    /// Is told how each call ended, once.
+    /// Is told how each call ended, once: by whichever step of the agent's side finds it ended first.
     #[must_use]
     pub fn after_tool<F, Fut>(mut self, hook: F) -> Self
     where
@@ -234,6 +234,7 @@ impl GateBuilder {
             signer: self.signer,
             known: Mutex::default(),
             noted: Mutex::default(),
+            asked: Mutex::default(),
             runs_since_checkpoint: Default::default(),
         });
         for tool in &self.tools {

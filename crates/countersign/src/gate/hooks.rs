@@ -7,12 +7,13 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
-use crate::call::{Call, Declared, Path, ToolId};
+use crate::call::{Call, CallState, Declared, Path, ToolId};
 use crate::gate::{GateError, Proposal};
 use crate::json::Json;
-use crate::limits::Limits;
+use crate::limits::{self, Limits};
 use crate::place::Places;
 use crate::refusal::{Refusal, RefusalKind};
+use crate::store::{Expect, Failure, Store};
 use crate::tool::{Definition, Tool, declared, places};
 
 /// What a hook or authorizer sees: the tool, its validated arguments, and whose call it is.
@@ -51,6 +52,9 @@ pub enum Authorized {
 type Before = Arc<dyn Fn(Proposed) -> BoxFuture<'static, Result<HookAnswer, String>> + Send + Sync>;
 type Authorize = Arc<dyn Fn(Proposed) -> BoxFuture<'static, Result<Authorized, String>> + Send + Sync>;
 type After = Arc<dyn Fn(Arc<Call>) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Where the calls whose end was told are kept among the store's records.
+const TOLD: &str = "after-hooks";
 
 /// The checks of one gate, in the order they were added.
 #[derive(Clone, Default)]
@@ -177,8 +181,23 @@ impl Hooks {
         all
     }
 
-    /// Tells every after-hook how a call ended. None of them can change it.
-    pub(crate) async fn after(&self, call: &Arc<Call>) {
+    /// Tells every after-hook how a call ended: once, whoever sees the end first, here or after a restart. None of them
+    /// can change it.
+    pub(crate) async fn after(&self, call: &Arc<Call>, store: &dyn Store) {
+        let ended = call.state.is_final() || call.state == CallState::InDoubt;
+        if self.after.is_empty() || !ended {
+            return;
+        }
+        // Noted before it is told: what is lost in between was told to nobody, and nothing is told twice.
+        let told = store.put_record(TOLD, &call.id.to_string(), b"", Expect::Absent, Some(limits::TOLD_LIFE)).await;
+        match told {
+            Ok(_) => self.tell(call).await,
+            Err(Failure::Rejected(_)) => {}
+            Err(Failure::Store(error)) => tracing::warn!(call = %call.id, %error, "no after-hook was told of its end"),
+        }
+    }
+
+    async fn tell(&self, call: &Arc<Call>) {
         for hook in &self.after {
             let told = AssertUnwindSafe(async { hook(Arc::clone(call)).await }).catch_unwind().await;
             if told.is_err() {

@@ -1,12 +1,11 @@
 //! The gate's own half of each step: policy, store, approver and redaction, in this process.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 
-use crate::approver::{Approver, Hold};
 use crate::bell::Listener;
 use crate::call::{Call, Chain, Declared, Facts, Outcome};
 use crate::digest::{DefinitionDigest, Nonce, argument_digest};
@@ -24,9 +23,9 @@ use crate::limits::{self, Limits};
 use crate::place::Places;
 use crate::policy::{Policy, Unattended};
 use crate::redact::Redactor;
-use crate::refusal::{Refusal, RefusalKind};
+use crate::refusal::Refusal;
 use crate::signer::Signer;
-use crate::store::{CallFilter, Claimant, Failure, NewCall, Op, Store, Submission};
+use crate::store::{Applied, CallFilter, Claimant, Failure, NewCall, Op, Store, Submission};
 use crate::time::{Clock as _, SystemClock};
 use crate::tool::Definition;
 use crate::transition::{Asking, Deciding, Edit, Rejection, Unasked};
@@ -58,6 +57,8 @@ pub(crate) struct Local {
     pub(crate) known: Mutex<HashSet<DefinitionDigest>>,
     /// Tools of principals that people were asked about before.
     pub(crate) noted: Mutex<HashSet<String>>,
+    /// Holds that this process has asked about.
+    pub(crate) asked: Mutex<BTreeSet<HoldId>>,
     pub(crate) runs_since_checkpoint: AtomicU64,
 }
 
@@ -101,8 +102,8 @@ impl Local {
                     let call = applied.call.ok_or(GateError::Rejected(Rejection::NotFound("call")))?;
                     if !applied.replayed {
                         self.note_tool(&call).await;
-                        self.announce(asks, &call);
                     }
+                    self.announce_waiting(asks, &call);
                     return Ok(Submitted { call, replayed: applied.replayed });
                 }
             }
@@ -132,6 +133,7 @@ impl Local {
             at: SystemClock.now(),
         };
         let digest = definition.map(|definition| definition.digest());
+        let raised = checked.raised.as_deref().map(|reason| self.redactor.text(reason));
         let raw = proposal.arguments.as_str() != facts.arguments.as_str();
         let mut call = NewCall {
             id,
@@ -144,7 +146,7 @@ impl Local {
             repeat: definition.map(|definition| definition.repeat).unwrap_or_default(),
             argument_digest: argument_digest(&facts.tool, digest.as_ref(), &facts.arguments),
             nonce: Nonce::new(),
-            verdict: Arc::new(asks.cap(raise(policy.judge(&facts), checked.raised.as_deref()))),
+            verdict: Arc::new(asks.cap(raise(policy.judge(&facts), raised.as_deref()))),
             facts: Arc::new(facts),
             // What the agent says and shows is written down and shown, so secrets in it are masked as elsewhere.
             hint: match &proposal.hint {
@@ -152,7 +154,7 @@ impl Local {
                 None => definition.map(|definition| definition.hint_or_default()),
             },
             payload: proposal.payload.as_ref().map(|payload| self.masked(payload)),
-            refusal: checked.refusal.clone(),
+            refusal: checked.refusal.clone().map(|refusal| self.masked_refusal(refusal)),
         };
         if call.redacted.is_some() {
             // SECURITY: the agent's text holds the secret that was just masked.
@@ -179,6 +181,12 @@ impl Local {
         self.redactor.arguments(json, None).unwrap_or_else(|| json.clone())
     }
 
+    /// What hooks, tools and approvers give for a reason is written down.
+    pub(crate) fn masked_refusal(&self, refusal: Refusal) -> Refusal {
+        let reason = refusal.reason.map(|reason| self.redactor.text(&reason).into_owned());
+        Refusal { reason, ..refusal }
+    }
+
     /// The places that may be shown and written down as they are.
     fn showable(&self, checked: &Checked, redacted: Option<&Json>) -> Places {
         if checked.places.is_empty() {
@@ -189,53 +197,6 @@ impl Local {
             let masked = redacted.is_some_and(|redacted| redacted.field(field) != checked.arguments.field(field));
             !masked && self.redactor.text(place.path()) == place.path()
         })
-    }
-
-    /// Tells whoever is reachable about the hold that is open, if any. The hold is durable by now.
-    fn announce(self: &Arc<Self>, asks: &Arc<Asks>, call: &Arc<Call>) {
-        let Some(open) = call.open_hold().and_then(|hold| Hold::of(call, hold.id)) else { return };
-        match &asks.reach {
-            Reach::Nobody | Reach::Elsewhere => {}
-            Reach::Channel(channel) => {
-                // A reader that is gone leaves the hold to expire: nothing runs because nobody listens.
-                let _ = channel.send(open);
-            }
-            Reach::Approver(approver) => self.put_to(Arc::clone(asks), Arc::clone(approver), open),
-        }
-    }
-
-    /// Puts the question on a thread of its own, so that an approver that blocks defeats neither expiry nor cancel.
-    fn put_to(self: &Arc<Self>, asks: Arc<Asks>, approver: Arc<dyn Approver>, open: Hold) {
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let local = Arc::clone(self);
-        let inner = runtime.clone();
-        runtime.spawn_blocking(move || inner.block_on(local.ask_approver(asks, approver, open)));
-    }
-
-    async fn ask_approver(self: Arc<Self>, asks: Arc<Asks>, approver: Arc<dyn Approver>, open: Hold) {
-        use futures::FutureExt as _;
-        let (id, call) = (open.id, open.call.id);
-        let asked = std::panic::AssertUnwindSafe(async { approver.ask(open.clone()).await }).catch_unwind();
-        let closed = self.wait(call, |call| call.holds.iter().any(|hold| hold.id == id && !hold.is_pending()));
-        let answer = tokio::select! {
-            answer = asked => answer,
-            _ = closed => return,
-        };
-        let problem = match answer {
-            Ok(Ok(answer)) => {
-                let decision = open.decision(approver.who(), "approver", answer);
-                match self.decide(&asks, id, decision, &[]).await {
-                    Ok(_) => return,
-                    Err(error) => error.to_string(),
-                }
-            }
-            Ok(Err(error)) => error,
-            Err(_) => "the approver panicked".to_owned(),
-        };
-        let refusal = Refusal::new(RefusalKind::Error).because(format!("the approver failed: {problem}"));
-        if let Err(error) = self.store.run(Op::Close { hold: id, refusal }).await {
-            tracing::warn!(hold = %id, %error, "a hold whose approver failed could not be closed; it will expire");
-        }
     }
 
     pub(crate) async fn wait(&self, id: CallId, done: impl Fn(&Call) -> bool) -> Result<Arc<Call>, GateError> {
@@ -284,13 +245,52 @@ impl Local {
         groups: &[Arc<str>],
     ) -> Result<Decided, GateError> {
         check_size(&decision)?;
+        let decision = self.without_secrets(decision);
+        for _ in 0..STALE_RETRIES {
+            let deciding = self.deciding(asks, hold, &decision, groups).await?;
+            match self.store.run(Op::Decide(Box::new(deciding))).await {
+                Err(Failure::Rejected(Rejection::StalePolicy)) => self.follow_store().await?,
+                Err(failure) => return Err(failure.into()),
+                Ok(applied) => return self.decided(asks, hold, applied).await,
+            }
+        }
+        Err(GateError::Rejected(Rejection::StalePolicy))
+    }
+
+    /// A decision with all that it is judged by, under the policy as this node knows it.
+    async fn deciding(
+        &self,
+        asks: &Asks,
+        hold: HoldId,
+        decision: &Decision,
+        groups: &[Arc<str>],
+    ) -> Result<Deciding, GateError> {
         let edit = match &decision.answer {
             Answer::Approve { arguments: Some(arguments), .. } => Some(self.edit(asks, hold, arguments).await?),
             Answer::Approve { .. } | Answer::Deny { .. } | Answer::Respond { .. } => None,
         };
         let mut groups = groups.to_vec();
         groups.extend(self.policy.load().groups_of(&decision.by.id));
-        let applied = self.store.run(Op::Decide(Box::new(Deciding { hold, decision, groups, edit }))).await?;
+        // The tool or the model gets what was written; the log does not.
+        let redacted = match &decision.answer {
+            Answer::Approve { payload: Some(json), .. } | Answer::Respond { response: json } => {
+                self.redactor.arguments(json, None)
+            }
+            Answer::Approve { payload: None, .. } | Answer::Deny { .. } => None,
+        };
+        Ok(Deciding { hold, decision: decision.clone(), groups, edit, redacted })
+    }
+
+    /// A reason is written down and read by the model, which needs no secret.
+    fn without_secrets(&self, decision: Decision) -> Decision {
+        let answer = match decision.answer {
+            Answer::Deny { reason: Some(reason) } => Answer::Deny { reason: Some(self.redactor.text(&reason).into()) },
+            answer @ (Answer::Approve { .. } | Answer::Deny { reason: None } | Answer::Respond { .. }) => answer,
+        };
+        Decision { answer, ..decision }
+    }
+
+    async fn decided(self: &Arc<Self>, asks: &Arc<Asks>, hold: HoldId, applied: Applied) -> Result<Decided, GateError> {
         let call = applied.call.ok_or(GateError::Rejected(Rejection::NotFound("call")))?;
         let released = match &applied.grant {
             Some(grant) => self.release_siblings(grant, &call).await?,
@@ -316,13 +316,10 @@ impl Local {
         let mut facts = Facts::clone(&call.facts);
         facts.arguments = arguments.clone();
         let schema = definition.as_ref().map(|definition| &definition.input_schema);
-        Ok(Edit {
-            redacted: self.redactor.arguments(&arguments, schema),
-            argument_digest: argument_digest(&facts.tool, call.definition.as_ref(), &arguments),
-            declared: facts.declared,
-            verdict: Arc::new(asks.cap(self.policy.load().judge(&facts))),
-            arguments,
-        })
+        let redacted = self.redactor.arguments(&arguments, schema);
+        let policy = self.policy.load();
+        let edit = Edit::of(&call, arguments, asks.cap(policy.judge(&facts)));
+        Ok(Edit { redacted, policy: Arc::clone(policy.own_version()), ..edit })
     }
 
     /// The definition a call was made for, as it was written down.
@@ -342,7 +339,7 @@ impl Local {
             Scope::Session { session } => Some(Arc::clone(session)),
             Scope::Global => None,
         };
-        let filter = CallFilter {
+        let mut filter = CallFilter {
             holding: true,
             session,
             principal: Some(Arc::clone(&grant.principal)),
@@ -350,16 +347,30 @@ impl Local {
             limit: Some(limits::PAGE_ROWS),
             ..CallFilter::default()
         };
+        let most = grant.uses_left.map_or(usize::MAX, |uses| uses as usize);
         let mut released = 0;
-        for sibling in self.store.calls(filter).await? {
-            let Some(hold) = sibling.open_hold().filter(|_| sibling.id != decided.id) else { continue };
-            match self.store.run(Op::Release { hold: hold.id, grant: grant.id }).await {
-                Ok(_) => released += 1,
-                Err(Failure::Rejected(_)) => {}
-                Err(Failure::Store(error)) => return Err(error.into()),
+        loop {
+            let page = self.store.calls(filter.clone()).await?;
+            let Some(last) = page.last() else { return Ok(released) };
+            filter.after = Some(last.id);
+            for sibling in page.iter().filter(|sibling| sibling.id != decided.id) {
+                // What it could not let run any more stays asked about.
+                if released >= most {
+                    return Ok(released);
+                }
+                released += usize::from(self.release(grant, sibling).await?);
             }
         }
-        Ok(released)
+    }
+
+    /// Whether the grant released the call's hold.
+    async fn release(&self, grant: &Grant, waiting: &Call) -> Result<bool, GateError> {
+        let Some(hold) = waiting.open_hold() else { return Ok(false) };
+        match self.store.run(Op::Release { hold: hold.id, grant: grant.id }).await {
+            Ok(_) => Ok(true),
+            Err(Failure::Rejected(_)) => Ok(false),
+            Err(Failure::Store(error)) => Err(error.into()),
+        }
     }
 
     pub(crate) async fn ask(
@@ -445,11 +456,17 @@ impl Local {
     pub(crate) fn redact_outcome(&self, outcome: Outcome) -> Outcome {
         match outcome {
             Outcome::Succeeded { output } => Outcome::Succeeded { output },
-            Outcome::Failed { error, refusal } => {
-                Outcome::Failed { error: self.redactor.text(head(&error, limits::NOTE_BYTES)).into(), refusal }
-            }
-            Outcome::MayHaveApplied { why } => Outcome::MayHaveApplied { why },
+            Outcome::Failed { error, refusal } => Outcome::Failed {
+                error: self.noted(&error),
+                refusal: refusal.map(|refusal| self.masked_refusal(refusal)),
+            },
+            Outcome::MayHaveApplied { why } => Outcome::MayHaveApplied { why: self.noted(&why) },
         }
+    }
+
+    /// A text of somebody else's as it may be written down: of bounded length, with secrets masked.
+    pub(crate) fn noted(&self, text: &str) -> String {
+        self.redactor.text(head(text, limits::NOTE_BYTES)).into()
     }
 }
 

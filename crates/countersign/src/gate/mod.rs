@@ -4,6 +4,7 @@
 //! [`Gate::wait`] is the only step that does; "ask and block" is the two in sequence, "pause now, resume after a
 //! restart" the same two in different processes.
 
+mod announce;
 mod backend;
 mod bounded;
 mod builder;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use tokio::time::Instant;
 
 pub use backend::{Backend, Defined, Submitted};
 pub(crate) use bounded::within;
@@ -37,7 +39,7 @@ use crate::digest::DefinitionDigest;
 use crate::id::{CallId, HoldId};
 use crate::json::Json;
 use crate::limits::{self, Limits};
-use crate::permit::{Permit, tampered};
+use crate::permit::{Permit, Since, tampered};
 use crate::refusal::{Refusal, RefusalKind};
 use crate::store::{Claimant, Failure, Op, Store, StoreError};
 use crate::tool::{Tool, ToolError, Verified};
@@ -200,7 +202,7 @@ impl Gate {
     /// The state of the returned call says how it ended. An error means that we could not do our job.
     pub async fn call(&self, tool: &dyn Tool, proposal: Proposal) -> Result<Arc<Call>, GateError> {
         match self.submit_and_claim(tool, proposal).await? {
-            Claimed::Permit(permit) => self.run_to_the_end(Claimed::Permit(permit), tool).await,
+            Claimed::Permit(permit) => self.run(permit, tool).await,
             Claimed::Not(call) => self.resume(tool, call.id).await,
         }
     }
@@ -208,27 +210,29 @@ impl Gate {
     /// Goes on with a submitted call, from wherever it stands: waits, claims, runs. After a restart, too.
     pub async fn resume(&self, tool: &dyn Tool, id: CallId) -> Result<Arc<Call>, GateError> {
         let call = self.wait(id).await?;
-        let claimed = self.claim_when_not_halted(tool, call).await?;
-        self.run_to_the_end(claimed, tool).await
+        match self.claim_when_not_halted(tool, call).await? {
+            Claimed::Permit(permit) => self.run(permit, tool).await,
+            Claimed::Not(call) => Ok(call),
+        }
     }
 
-    async fn run_to_the_end(&self, claimed: Claimed, tool: &dyn Tool) -> Result<Arc<Call>, GateError> {
-        let ended = match claimed {
-            Claimed::Permit(permit) => self.run(permit, tool).await?,
-            Claimed::Not(call) => call,
-        };
-        // Another executor may have it: then nothing has ended yet, and whoever runs it tells the hooks.
-        if ended.state != CallState::Executing {
-            self.hooks.after(&ended).await;
-        }
-        Ok(ended)
+    /// Every step of the agent's side that may find a call ended comes by here. Another executor may have it: then
+    /// nothing has ended yet, and whoever runs it tells the hooks.
+    async fn told(&self, call: Arc<Call>) -> Arc<Call> {
+        self.hooks.after(&call, &**self.store()).await;
+        call
     }
 
     /// Proposes a call: checks it, freezes its bytes, judges it. Never waits for a person.
     pub async fn submit(&self, tool: &dyn Tool, proposal: Proposal) -> Result<Arc<Call>, GateError> {
         let definition = &tool.definition();
         let checked = self.hooks.check(tool, definition, proposal, &self.limits).await?;
-        Ok(self.backend.submit(&self.asks, Some(Defined { tool, definition }), checked, None).await?.call)
+        self.propose(Some(Defined { tool, definition }), checked).await
+    }
+
+    async fn propose(&self, defined: Option<Defined<'_>>, checked: Checked) -> Result<Arc<Call>, GateError> {
+        let submitted = self.backend.submit(&self.asks, defined, checked, None).await?;
+        Ok(self.told(submitted.call).await)
     }
 
     /// Proposes a call and, where it is allowed, claims it in the same transaction: one write instead of two.
@@ -238,21 +242,21 @@ impl Gate {
         let definition = &tool.definition();
         let checked = self.hooks.check(tool, definition, proposal, &self.limits).await?;
         let claimant = self.claimant(Some(definition.digest()));
-        let defined = Some(Defined { tool, definition });
-        self.permit_first(self.backend.submit(&self.asks, defined, checked, Some(claimant)).await?).await
+        let (defined, since) = (Some(Defined { tool, definition }), Since::now());
+        self.permit_first(self.backend.submit(&self.asks, defined, checked, Some(claimant)).await?, since).await
     }
 
     /// Records a call that the agent's runtime does not let through: refused before any rule is asked, and nobody is.
     pub async fn refuse(&self, tool: &dyn Tool, proposal: Proposal, refusal: Refusal) -> Result<Arc<Call>, GateError> {
         let definition = &tool.definition();
         let refused = self.refused(proposal, refusal)?;
-        Ok(self.backend.submit(&self.asks, Some(Defined { tool, definition }), refused, None).await?.call)
+        self.propose(Some(Defined { tool, definition }), refused).await
     }
 
     /// Records such a call of a tool whose definition nobody gave.
     pub async fn refuse_undefined(&self, proposal: Proposal, refusal: Refusal) -> Result<Arc<Call>, GateError> {
         let refused = self.refused(proposal, refusal)?;
-        Ok(self.backend.submit(&self.asks, None, refused, None).await?.call)
+        self.propose(None, refused).await
     }
 
     /// Records a call to a tool that does not exist: refused, nobody is asked.
@@ -260,7 +264,7 @@ impl Gate {
         proposal.check_names()?;
         let refusal = Refusal::new(RefusalKind::UnknownTool).because(format!("there is no tool `{}`", proposal.tool));
         let refused = Checked::refused(proposal, Json::empty(), refusal);
-        Ok(self.backend.submit(&self.asks, None, refused, None).await?.call)
+        self.propose(None, refused).await
     }
 
     fn refused(&self, proposal: Proposal, refusal: Refusal) -> Result<Checked, GateError> {
@@ -272,14 +276,15 @@ impl Gate {
     /// Proposes a call of a tool that runs elsewhere and whose definition nobody gave. Judged by the policy alone.
     pub async fn submit_undefined(&self, proposal: Proposal) -> Result<Arc<Call>, GateError> {
         let checked = self.undefined(proposal)?;
-        Ok(self.backend.submit(&self.asks, None, checked, None).await?.call)
+        self.propose(None, checked).await
     }
 
     /// Proposes such a call and, where it is allowed, claims it as [`Gate::submit_and_claim`] does.
     pub async fn submit_undefined_and_claim(&self, proposal: Proposal) -> Result<Claimed, GateError> {
         let checked = self.undefined(proposal)?;
+        let since = Since::now();
         let submitted = self.backend.submit(&self.asks, None, checked, Some(self.claimant(None))).await?;
-        self.permit_first(submitted).await
+        self.permit_first(submitted, since).await
     }
 
     fn undefined(&self, proposal: Proposal) -> Result<Checked, GateError> {
@@ -290,9 +295,12 @@ impl Gate {
         })
     }
 
-    /// Waits until a call no longer waits for people.
+    /// Waits until a call no longer waits for people. Asks those whom this gate can ask, if it has not yet.
     pub async fn wait(&self, id: CallId) -> Result<Arc<Call>, GateError> {
-        self.backend.wait(id).await
+        if let Some(local) = self.local.as_ref().filter(|_| self.asks.asks_here()) {
+            local.announce_waiting(&self.asks, &local.get(id).await?);
+        }
+        Ok(self.told(self.backend.wait(id).await?).await)
     }
 
     /// Reads a call.
@@ -302,11 +310,12 @@ impl Gate {
 
     /// Takes a call to run it. Durable before it returns; a call is claimed once.
     pub async fn claim(&self, id: CallId, definition: Option<DefinitionDigest>) -> Result<Claimed, GateError> {
+        let since = Since::now();
         match self.backend.claim(id, self.claimant(definition)).await {
-            Ok(call) => self.permit(call).await,
+            Ok(call) => self.permit(call, since).await,
             Err(GateError::Rejected(Rejection::AlreadyClaimed(_) | Rejection::WrongState(_))) => {
                 let call = self.get(id).await?;
-                if self.owner.has(&call) { self.permit(call).await } else { Ok(Claimed::Not(call)) }
+                if self.owner.has(&call) { self.permit(call, Since::Before).await } else { self.not(call).await }
             }
             Err(error) => Err(error),
         }
@@ -318,22 +327,27 @@ impl Gate {
     }
 
     /// SECURITY: a call that was submitted before may be in other hands; only the submission that is new has its claim.
-    async fn permit_first(&self, submitted: Submitted) -> Result<Claimed, GateError> {
-        match submitted.replayed && !self.owner.has(&submitted.call) {
-            true => Ok(Claimed::Not(submitted.call)),
-            false => self.permit(submitted.call).await,
+    async fn permit_first(&self, submitted: Submitted, since: Since) -> Result<Claimed, GateError> {
+        match submitted.replayed {
+            false => self.permit(submitted.call, since).await,
+            true if self.owner.has(&submitted.call) => self.permit(submitted.call, Since::Before).await,
+            true => self.not(submitted.call).await,
         }
     }
 
     /// The permit of a call that was just claimed; none where the claim did not come about.
-    async fn permit(&self, call: Arc<Call>) -> Result<Claimed, GateError> {
+    async fn permit(&self, call: Arc<Call>, since: Since) -> Result<Claimed, GateError> {
         if call.state != CallState::Executing {
-            return Ok(Claimed::Not(call));
+            return self.not(call).await;
         }
-        match Permit::checked(Arc::clone(&call), self.clone()) {
+        match Permit::checked(Arc::clone(&call), self.clone(), since) {
             Ok(permit) => Ok(Claimed::Permit(permit)),
             Err(refusal) => self.give_up(&call, refusal).await.map(Claimed::Not),
         }
+    }
+
+    async fn not(&self, call: Arc<Call>) -> Result<Claimed, GateError> {
+        Ok(Claimed::Not(self.told(call).await))
     }
 
     /// Ends a claimed call that gets no permit. Nothing of it ran.
@@ -346,25 +360,58 @@ impl Gate {
     /// Runs a tool with its permit and records the outcome. The permit is gone afterwards, whatever happens.
     ///
     /// A tool that panics, or whose lease is lost, leaves a doubt rather than a failure: nobody knows what it did.
+    /// Nothing runs where the tool is not the permit's, or where the lease is over before the run begins.
     pub async fn run(&self, permit: Permit, tool: &dyn Tool) -> Result<Arc<Call>, GateError> {
         let (id, lease) = (permit.call().id, permit.lease().min(self.lease).max(limits::LEAST_LEASE));
+        let begun = match permit.is_for(&tool.definition()) {
+            true => self.in_time(&permit, lease).await,
+            false => Err(Refusal::new(RefusalKind::Error).because("the permit is for another tool")),
+        };
+        let since = match begun {
+            Ok(since) => since,
+            Err(refusal) => return self.standing(id, self.give_up(permit.call(), refusal).await).await,
+        };
         let running = permit.start();
         let fence = running.fence();
         let body = AssertUnwindSafe(tool.run(running)).catch_unwind();
         let outcome = tokio::select! {
             ended = body => outcome_of(ended),
-            why = self.keep_lease(id, fence, lease) => Outcome::MayHaveApplied { why },
+            why = self.keep_lease(id, fence, lease, since) => Outcome::MayHaveApplied { why },
         };
-        match self.finish(id, fence, outcome).await {
-            // The lease ran out meanwhile: the call is in doubt, or another attempt has it. Say what stands.
-            Err(GateError::Rejected(_)) => self.get(id).await,
-            finished => finished,
+        self.standing(id, self.finish(id, fence, outcome).await).await
+    }
+
+    /// What stands after a run was reported. A lease may have run out meanwhile: then the call is in doubt, or another
+    /// attempt has it.
+    async fn standing(&self, id: CallId, reported: Result<Arc<Call>, GateError>) -> Result<Arc<Call>, GateError> {
+        match reported {
+            Err(GateError::Rejected(_)) => Ok(self.told(self.get(id).await?).await),
+            reported => reported,
         }
+    }
+
+    /// Since when the lease of a run that is about to begin counts.
+    ///
+    /// SECURITY: a permit may have waited, or its claim was answered late. Where a third of the lease may be over it is
+    /// renewed first: nothing begins that others may think is over.
+    async fn in_time(&self, permit: &Permit, lease: Duration) -> Result<Instant, Refusal> {
+        match permit.since() {
+            Since::Asked(since) if since.elapsed() < lease / 3 => return Ok(since),
+            Since::Asked(_) | Since::Before => {}
+        }
+        let (call, since) = (permit.call(), Instant::now());
+        let fence = call.lease.as_ref().map_or(0, |lease| lease.fence);
+        let problem = match tokio::time::timeout(lease / 3, self.backend.renew(call.id, fence, lease)).await {
+            Ok(Ok(())) => return Ok(since),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the store did not answer".to_owned(),
+        };
+        Err(Refusal::new(RefusalKind::Lapsed).because(format!("the lease was over before the run began: {problem}")))
     }
 
     /// Records how a run ended.
     pub async fn finish(&self, id: CallId, fence: u64, outcome: Outcome) -> Result<Arc<Call>, GateError> {
-        self.backend.run(Op::Finish { call: id, fence, outcome }).await
+        Ok(self.told(self.backend.run(Op::Finish { call: id, fence, outcome }).await?).await)
     }
 
     /// Asks a verifiable tool about a call in doubt, and settles the doubt by its word.
@@ -419,11 +466,13 @@ impl Gate {
     }
 
     /// Renews the lease at a third of its length; returns, with the reason, when it is lost.
-    async fn keep_lease(&self, id: CallId, fence: u64, lease: Duration) -> String {
-        let mut lost_at = tokio::time::Instant::now() + lease;
+    async fn keep_lease(&self, id: CallId, fence: u64, lease: Duration, since: Instant) -> String {
+        let mut lost_at = since + lease;
+        let mut next = since + lease / 3;
         loop {
-            tokio::time::sleep(lease / 3).await;
-            let asked_at = tokio::time::Instant::now();
+            tokio::time::sleep_until(next).await;
+            let asked_at = Instant::now();
+            next = asked_at + lease / 3;
             let renew = self.backend.renew(id, fence, lease);
             // A store that does not answer is a store that failed: the run ends before somebody else may think it did.
             let problem = match tokio::time::timeout_at(lost_at - lease / 3, renew).await {
@@ -437,7 +486,7 @@ impl Gate {
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => "the store did not answer".to_owned(),
             };
-            if tokio::time::Instant::now() + lease / 3 >= lost_at {
+            if Instant::now() + lease / 3 >= lost_at {
                 return format!("the lease could not be renewed: {problem}");
             }
         }

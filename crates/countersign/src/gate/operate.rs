@@ -71,6 +71,12 @@ impl Gate {
         self.withdraw(filter, &Refusal::new(RefusalKind::Cancelled), any).await
     }
 
+    /// Withdraws every waiting call of one run, among those the filter names. Returns how many.
+    pub async fn cancel_run(&self, run: &str, filter: CallFilter) -> Result<usize, GateError> {
+        let of_run = |call: &Call| call.facts.path.run.as_deref() == Some(run);
+        self.withdraw(filter, &Refusal::new(RefusalKind::Cancelled), of_run).await
+    }
+
     /// Withdraws the waiting calls of a filter that a test picks. Returns how many.
     async fn withdraw(
         &self,
@@ -96,8 +102,9 @@ impl Gate {
 
     /// Stops every claim at once, for one agent or for all. Ends nothing.
     pub async fn halt(&self, agent: Option<&str>, by: &str, reason: Option<&str>) -> Result<(), GateError> {
-        let op = Op::Halt { agent: agent.map(Arc::from), by: by.into(), reason: reason.map(str::to_owned) };
-        self.local("halt")?.store.run(op).await?;
+        let local = self.local("halt")?;
+        let reason = reason.map(|reason| local.noted(reason));
+        local.store.run(Op::Halt { agent: agent.map(Arc::from), by: by.into(), reason }).await?;
         Ok(())
     }
 
@@ -166,10 +173,9 @@ impl Gate {
 
     /// Records that a policy was broken and the last good one stays.
     pub async fn reject_policy(&self, problem: &str) -> Result<(), GateError> {
-        let mut problem = problem.to_owned();
-        problem.truncate(problem.floor_char_boundary(limits::NOTE_BYTES));
-        let draft = Draft::new(EventName::PolicyRejected).text("problem", &problem);
-        self.local("reject a policy")?.store.run(Op::Note { chain: Chain::system(), draft }).await?;
+        let local = self.local("reject a policy")?;
+        let draft = Draft::new(EventName::PolicyRejected).text("problem", &local.noted(problem));
+        local.store.run(Op::Note { chain: Chain::system(), draft }).await?;
         Ok(())
     }
 

@@ -106,7 +106,7 @@ impl Scope {
         self
     }
 
-    /// Is told how each call ended, once.
+    /// Is told how each call ended, once: by whichever step of the agent's side finds it ended first.
     #[must_use]
     pub fn after_tool<F, Fut>(mut self, hook: F) -> Self
     where

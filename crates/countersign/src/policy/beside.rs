@@ -53,7 +53,10 @@ impl Policy {
     }
 
     /// Takes over what no text holds: the embedder's code, and the policy that stands beside.
-    pub(crate) fn keeping(mut self, of: &Policy) -> Policy {
+    ///
+    /// For whoever puts the policy of a store in the place of another one.
+    #[must_use]
+    pub fn keeping(mut self, of: &Policy) -> Policy {
         self.code.clone_from(&of.code);
         match &of.beside {
             Some(beside) => self.tightened_by(&beside.name, beside.policy.clone()),

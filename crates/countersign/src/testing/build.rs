@@ -221,7 +221,7 @@ pub fn decide(call: &Call, by: &str, answer: Answer) -> Op {
 pub fn decide_with(call: &Call, by: &str, answer: Answer, change: impl FnOnce(&mut Deciding)) -> Op {
     let hold = call.open_hold().or(call.holds.last()).unwrap();
     let decision = Decision::new(Who::person(by), "test", hold.digest, answer);
-    let mut deciding = Deciding { hold: hold.id, decision, groups: Vec::new(), edit: None };
+    let mut deciding = Deciding::new(hold.id, decision);
     change(&mut deciding);
     Op::Decide(Box::new(deciding))
 }

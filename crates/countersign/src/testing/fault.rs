@@ -1,4 +1,4 @@
-//! A store that fails, hangs, forgets to answer or lies, at a moment of the test's choosing.
+//! A store that fails, hangs, forgets to answer, answers late or lies, at a moment of the test's choosing.
 
 use std::future::{Future, pending};
 use std::sync::Arc;
@@ -28,6 +28,8 @@ pub enum Fault {
     Lose,
     /// It was written, and it never answers.
     Mute,
+    /// It was written, and the answer takes this long.
+    Late(Duration),
     /// It was written, and the call in the answer is another one.
     Tamper(fn(&mut Call)),
     /// It was written, and this is done before anybody hears of it.
@@ -88,6 +90,11 @@ async fn suffer<T, E: From<StoreError>>(
         Fault::Mute => {
             let _ = work.await;
             pending().await
+        }
+        Fault::Late(delay) => {
+            let answer = work.await;
+            tokio::time::sleep(delay).await;
+            answer
         }
         Fault::After(done) => {
             let answer = work.await;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Deciding, Edit, Moved, Rejection, close_hold, hold_at, hold_mut, open_hold, refused};
+use super::{Deciding, Edit, Moved, Rejection, close_hold, doubtful, hold_at, hold_mut, open_hold, refused};
 use crate::call::{Call, CallState};
 use crate::digest::Nonce;
 use crate::event::{Draft, EventName};
-use crate::grant::Grant;
+use crate::grant::{Grant, GrantError};
 use crate::hold::{Answer, Decision, HoldRow, HoldState, WhoKind};
 use crate::id::HoldId;
 use crate::json::Json;
@@ -81,9 +81,11 @@ fn decided(call: &Call, deciding: &Deciding, closes: bool) -> Draft {
         WhoKind::Person => "person",
         WhoKind::Program => "program",
     };
+    let asked_by = hold_at(call, deciding.hold).into_iter().flat_map(|hold| hold.because.iter());
     Draft::new(EventName::HoldDecided)
         .call(call.id)
         .hold(deciding.hold)
+        .list("rules", asked_by.map(|because| &because.rule))
         .plain("answer", decision.answer.as_str())
         .text("by", &decision.by.id)
         .plain("by_kind", kind)
@@ -132,7 +134,10 @@ fn respond(call: &mut Call, deciding: &Deciding, response: &Json, now: Time) -> 
     record(call, deciding, counts, HoldState::Answered, now);
     call.state = CallState::Answered;
     call.response = Some(response.clone());
-    let answered = Draft::new(EventName::CallAnswered).call(call.id).text("by", &deciding.decision.by.id);
+    let answered = Draft::new(EventName::CallAnswered)
+        .call(call.id)
+        .text("by", &deciding.decision.by.id)
+        .json_if("response", deciding.shown(Some(response)));
     Ok(Moved { drafts: vec![decided(call, deciding, true), answered], grant: None })
 }
 
@@ -160,7 +165,7 @@ fn approve(call: &mut Call, deciding: &Deciding, now: Time) -> Result<Moved, Rej
     };
     record(call, deciding, counts, HoldState::Pending, now);
     let closes = call.holds.iter().any(|hold| hold.id == deciding.hold && hold.quorums_met());
-    let mut drafts = vec![decided(call, deciding, closes).json_if("payload", payload.as_ref())];
+    let mut drafts = vec![decided(call, deciding, closes).json_if("payload", deciding.shown(payload.as_ref()))];
     if closes {
         settle(call, deciding.hold, in_run, now);
     }
@@ -201,7 +206,10 @@ impl Edit {
         edited.raw = None;
         edited.proposed_digest = Some(call.proposed_digest.unwrap_or(call.argument_digest));
         edited.argument_digest = self.argument_digest;
-        edited.verdict = Arc::clone(&self.verdict);
+        edited.verdict = match self.doubt {
+            Some(earlier) => Arc::new(doubtful(&self.verdict, earlier)),
+            None => Arc::clone(&self.verdict),
+        };
         edited.nonce = Nonce::new();
         edited.grant = None;
         edited
@@ -218,6 +226,8 @@ fn approve_edited(
 ) -> Result<Moved, Rejection> {
     let met = match edit.verdict.effect {
         Effect::Deny => return Err(Rejection::EditDenied(edit.verdict.reason().map(str::to_owned))),
+        // Whoever edits into something that may already have happened has not been told so.
+        Effect::Allow | Effect::Ask if edit.doubt.is_some() => false,
         Effect::Allow => true,
         Effect::Ask => {
             let counted = counts_for(&edit.verdict.terms, call, deciding);
@@ -231,15 +241,17 @@ fn approve_edited(
         return Err(Rejection::WrongState(call.state));
     };
     let edited = edit.applied_to(call);
+    // A decision is taken whole or not at all, its memory included.
     let grant = match remember {
-        Some(remember) if met => {
-            Some(Grant::asked_for(remember, &edited, deciding.hold, deciding.decision.by.clone(), now)?)
-        }
-        _ => None,
+        Some(remember) => Some(Grant::asked_for(remember, &edited, deciding.hold, deciding.decision.by.clone(), now)?),
+        None => None,
     };
+    if grant.is_some() && !met {
+        return Err(GrantError::AskedAnew.into());
+    }
     let before = call.shown_arguments().clone();
     *call = edited;
-    let draft = decided(call, deciding, true).json_if("payload", payload.as_ref());
+    let draft = decided(call, deciding, true).json_if("payload", deciding.shown(payload.as_ref()));
     let draft = draft.json("before", &before).json("after", call.shown_arguments());
     if met {
         record(call, deciding, counts, HoldState::Approved, now);
@@ -258,12 +270,7 @@ fn approve_edited(
 pub(super) fn release(call: &mut Call, hold: HoldId, grant: &Grant, now: Time) -> Result<Moved, Rejection> {
     let open = hold_at(call, hold).ok_or(Rejection::NotFound("hold"))?;
     open_at(open, now)?;
-    let maker = Deciding {
-        hold,
-        decision: Decision::new(grant.made_by.clone(), "grant", open.digest, Answer::approve()),
-        groups: Vec::new(),
-        edit: None,
-    };
+    let maker = Deciding::new(hold, Decision::new(grant.made_by.clone(), "grant", open.digest, Answer::approve()));
     let simple = open.terms.quorums.iter().all(|quorum| quorum.approvals <= 1);
     let covered = grant.covers(&call.facts, call.definition.as_ref(), &call.argument_digest, &call.verdict, now);
     let may_decide = counts_for(&open.terms, call, &maker).is_ok();

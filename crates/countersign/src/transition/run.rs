@@ -9,7 +9,7 @@ use super::{
 use crate::call::{Call, CallState, Lease, Outcome, Resolution, ResolvedAs};
 use crate::digest::{Bound, Nonce};
 use crate::event::{Draft, EventName};
-use crate::hold::{HoldKind, HoldRow, HoldState};
+use crate::hold::{HoldKind, HoldRow, HoldState, Who, WhoKind};
 use crate::id::HoldId;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::time::Time;
@@ -93,14 +93,22 @@ fn still_good(call: &Call, claiming: &Claiming<'_>, now: Time) -> Result<(), Ref
         if first_attempt && !lifted {
             return Err(Refusal::new(RefusalKind::Lapsed).because("its grant no longer covers it"));
         }
-        return Ok(());
     }
-    let needs_asking = verdict.effect == Effect::Ask && call.state == CallState::Allowed && !call.unattended;
-    let was_raised = call.verdict.effect == Effect::Ask;
-    if needs_asking && !was_raised {
+    let asked = verdict.effect == Effect::Ask;
+    if asked && verdict.terms.human_required && !approved_by(call, |who| who.kind == WhoKind::Person) {
+        return Err(Refusal::new(RefusalKind::Lapsed).because("the policy now wants a person to be asked about it"));
+    }
+    // The first attempt or a later one: what let it run must still be enough.
+    if asked && call.grant.is_none() && !call.unattended && !approved_by(call, |_| true) {
         return Err(Refusal::new(RefusalKind::Lapsed).because("the policy now asks about it"));
     }
     Ok(())
+}
+
+/// Whether the call waited before it ran, and one of these approved it.
+fn approved_by(call: &Call, counts: impl Fn(&Who) -> bool) -> bool {
+    let approved = |hold: &&HoldRow| !hold.in_run() && hold.state == HoldState::Approved;
+    call.holds.iter().filter(approved).flat_map(|hold| &hold.decisions).any(|decision| counts(&decision.by))
 }
 
 fn current(call: &Call, fence: u64) -> Result<(), Rejection> {
@@ -183,16 +191,15 @@ fn close_unasked(call: &mut Call, hold: HoldId, unasked: Unasked) -> Option<Draf
 
 pub(super) fn finish(call: &mut Call, fence: u64, outcome: &Outcome, now: Time) -> Result<Moved, Rejection> {
     current(call, fence)?;
+    let refused_inside = refused_inside(call);
     match call.state {
         CallState::Executing => {}
-        CallState::InDoubt => return Ok(settle_late(call, outcome, now)),
+        // An executor that did not hear that we know reports again; a doubt is not settled by its own cause.
         _ if call.outcome.as_ref() == Some(outcome) => return Ok(Moved::default()),
+        // SECURITY: whoever went on after a no does not get to say afterwards that all is well.
+        CallState::InDoubt if !refused_inside => return Ok(settle_late(call, outcome, now)),
         state => return Err(Rejection::WrongState(state)),
     }
-    let refused_inside = call.holds.iter().any(|hold| {
-        let harmless = [HoldState::Pending, HoldState::Approved, HoldState::Released, HoldState::Superseded];
-        hold.in_run() && !harmless.contains(&hold.state)
-    });
     let ended = Refusal::new(RefusalKind::Cancelled).because("the tool ended without waiting");
     let mut drafts = cancel_holds(call, &ended);
     call.outcome = Some(outcome.clone());
@@ -221,11 +228,17 @@ pub(super) fn finish(call: &mut Call, fence: u64, outcome: &Outcome, now: Time) 
     Ok(Moved { drafts, grant: None })
 }
 
+/// Whether the running tool asked and was not told yes: a no, an expiry, a question nobody could be asked.
+fn refused_inside(call: &Call) -> bool {
+    let harmless = [HoldState::Pending, HoldState::Approved, HoldState::Released, HoldState::Superseded];
+    call.holds.iter().any(|hold| hold.in_run() && !harmless.contains(&hold.state))
+}
+
 /// A late answer of the current attempt is evidence, and settles the doubt. Silence settles nothing.
 fn settle_late(call: &mut Call, outcome: &Outcome, now: Time) -> Moved {
     let r#as = match outcome {
         Outcome::Succeeded { .. } => ResolvedAs::Applied,
-        Outcome::Failed { .. } => ResolvedAs::NotApplied,
+        Outcome::Failed { .. } => ResolvedAs::Failed,
         Outcome::MayHaveApplied { .. } => return Moved::default(),
     };
     call.outcome = Some(outcome.clone());
@@ -237,6 +250,7 @@ fn settle_doubt(call: &mut Call, resolution: Resolution) -> Draft {
     let word = match resolution.r#as {
         ResolvedAs::Applied => "applied",
         ResolvedAs::NotApplied => "not_applied",
+        ResolvedAs::Failed => "failed",
         ResolvedAs::Abandoned => "abandoned",
     };
     let draft = Draft::new(EventName::CallResolved)

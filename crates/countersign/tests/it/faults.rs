@@ -1,5 +1,5 @@
-//! I6, I7: every call of the store fails, hangs or loses its answer once; nothing runs that is not on record, nothing
-//! hangs, and once the fault is over everything comes to an end.
+//! I6, I7: every call of the store fails, hangs, loses its answer or gives it late once; nothing runs that is not on
+//! record or whose lease is over, nothing hangs, and once the fault is over everything comes to an end.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use countersign::memory::MemoryStore;
 use countersign::store::{CallFilter, EventFilter, Store};
 use countersign::testing::{Fault, FaultStore};
 use countersign::tool::tool;
-use countersign::{Answer, Call, CallState, Decision, Definition, Gate, Json, Policy, Proposal, Who};
+use countersign::{Answer, Call, CallState, Decision, Definition, Gate, Json, Policy, Proposal, Who, limits};
 
 use crate::gate::desk::RuntimeClock;
 
@@ -21,6 +21,9 @@ otherwise: ask
 rules:
   - { id: reads, allow: read }
 ";
+
+/// Almost as long as the store is waited for, and as a lease lasts.
+const LATE: Duration = limits::STORE_ANSWERS_WITHIN.saturating_sub(Duration::from_millis(1));
 
 struct Run {
     memory: Arc<MemoryStore>,
@@ -40,15 +43,18 @@ impl Run {
 
     /// A tool that asks once while it runs, and then acts.
     fn tool(&self, name: &str) -> countersign::tool::FnTool {
-        let effects = Arc::clone(&self.effects);
+        let (effects, memory) = (Arc::clone(&self.effects), Arc::clone(&self.memory));
         let asks = name == "deploy";
         tool(Definition::new(name, ""), move |running| {
-            let effects = Arc::clone(&effects);
+            let (effects, memory) = (Arc::clone(&effects), Arc::clone(&memory));
             async move {
                 if asks {
                     running.confirm("go on?", &1).await?;
                 }
-                effects.lock().unwrap().push((running.id(), running.arguments().to_string()));
+                let call = memory.call(running.id()).await.unwrap().unwrap();
+                let in_time = memory.now().await.unwrap() < call.lease.as_ref().unwrap().until;
+                let acted = if in_time { running.arguments().as_str() } else { "after its lease" };
+                effects.lock().unwrap().push((running.id(), acted.to_owned()));
                 Ok(Json::string("done"))
             }
         })
@@ -131,8 +137,13 @@ async fn a_fault_at_any_store_call_runs_nothing_unrecorded() {
     assert_eq!(healthy.effects.lock().unwrap().len(), 3, "without faults the script does its work");
     let calls = healthy.faulty.count();
     let sites = Arc::new(Mutex::new(std::collections::BTreeSet::new()));
-    let faults =
-        [("fails", Fault::Fail), ("hangs", Fault::Hang), ("loses its answer", Fault::Lose), ("is mute", Fault::Mute)];
+    let faults = [
+        ("fails", Fault::Fail),
+        ("hangs", Fault::Hang),
+        ("loses its answer", Fault::Lose),
+        ("is mute", Fault::Mute),
+        ("is late", Fault::Late(LATE)),
+    ];
     for (what, fault) in faults {
         // A fault makes the script take other ways, so some more than the healthy run had.
         for number in 1..=calls + 10 {
@@ -146,7 +157,18 @@ async fn a_fault_at_any_store_call_runs_nothing_unrecorded() {
             run.check(&story).await;
         }
     }
-    println!("{} calls of the store x 4 faults at {:?}", calls + 10, sites.lock().unwrap());
+    println!("{} calls of the store x 5 faults at {:?}", calls + 10, sites.lock().unwrap());
+}
+
+/// I6: a store that is late with everything lets nothing run after its lease, and nothing that is not on record.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_always_late_runs_nothing_after_its_lease() {
+    for seconds in [1, 9, 11, 19, 21, 29] {
+        let run = Run::new(move |_, _| Fault::Late(Duration::from_secs(seconds)));
+        let story = format!("every answer takes {seconds} seconds");
+        run.to_the_end(&story).await;
+        run.check(&story).await;
+    }
 }
 
 /// I6: a store that is down from some moment on lets nothing run from then on.

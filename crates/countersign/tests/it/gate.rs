@@ -15,4 +15,5 @@ mod policies;
 mod preview;
 mod repeat;
 mod scope;
+mod secrets;
 mod time;

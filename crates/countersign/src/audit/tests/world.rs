@@ -115,7 +115,7 @@ impl World {
 
     pub(super) fn decide(&self, hold: &HoldRow, who: &str, answer: Answer) -> Result<Applied, Failure> {
         let decision = Decision::new(Who::person(who), "test", hold.digest, answer);
-        self.run(Op::Decide(Box::new(Deciding { hold: hold.id, decision, groups: Vec::new(), edit: None })))
+        self.run(Op::Decide(Box::new(Deciding::new(hold.id, decision))))
     }
 
     /// Submits, approves, claims and finishes one call.
@@ -284,17 +284,11 @@ fn decision(call: &Call, hold: &HoldRow, dice: &mut Dice) -> Op {
             let arguments = Json::of(&serde_json::json!({ "to": "staging", "n": dice.below(9) })).unwrap();
             let mut verdict = Verdict::clone(&call.verdict);
             verdict.effect = [Effect::Allow, Effect::Ask][dice.below(2)];
-            edit = Some(Edit {
-                arguments: arguments.clone(),
-                redacted: None,
-                argument_digest: argument_digest(&call.facts.tool, None, &arguments),
-                declared: Declared::Nothing,
-                verdict: Arc::new(verdict),
-            });
+            edit = Some(Edit::of(call, arguments.clone(), verdict));
             approve(Some(arguments), None)
         }
     };
     let who = ["ann", "ben", "cyd"][dice.below(3)];
     let decision = Decision::new(Who::person(who), "test", hold.digest, answer);
-    Op::Decide(Box::new(Deciding { hold: hold.id, decision, groups: Vec::new(), edit }))
+    Op::Decide(Box::new(Deciding { edit, ..Deciding::new(hold.id, decision) }))
 }

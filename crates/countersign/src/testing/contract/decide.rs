@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::call::{CallState, Declared};
-use crate::digest::{CallDigest, argument_digest};
+use crate::call::{CallState, Outcome};
+use crate::digest::CallDigest;
 use crate::hold::{Answer, HoldState, Who};
 use crate::id::{CallId, GrantId, HoldId};
 use crate::json::Json;
 use crate::limits;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::store::{CallFilter, Op};
-use crate::testing::{TestStore, approve, claim, decide, decide_with, grant_for, proposal, rejection, submit, verdict};
+use crate::testing::{
+    TestStore, approve, claim, decide, decide_with, finish, grant_for, proposal, rejection, submit, verdict,
+};
 use crate::transition::{Edit, Rejection};
 use crate::verdict::{Effect, Quorum, Terms};
 
@@ -132,13 +134,7 @@ pub async fn an_edit_that_asks_again_opens_another_hold(test: &dyn TestStore) {
     let two = Terms { quorums: vec![Quorum { approvals: 2, from: Vec::new() }], ..Terms::default() };
     let mut asked_again = verdict(Effect::Ask);
     asked_again.terms = Arc::new(two);
-    let edit = Edit {
-        arguments: arguments.clone(),
-        redacted: None,
-        argument_digest: argument_digest(&call.facts.tool, None, &arguments),
-        declared: Declared::Nothing,
-        verdict: Arc::new(asked_again),
-    };
+    let edit = Edit::of(&call, arguments.clone(), asked_again);
     let digest = edit.argument_digest;
     let answer = Answer::Approve { arguments: Some(arguments.clone()), payload: None, remember: None };
     let op = decide_with(&call, "ann", answer, |deciding| deciding.edit = Some(edit));
@@ -154,6 +150,41 @@ pub async fn an_edit_that_asks_again_opens_another_hold(test: &dyn TestStore) {
     assert!(store.calls(by_digest(call.argument_digest)).await.unwrap().is_empty());
     let old = store.run(decide(&call, "bob", Answer::approve())).await;
     assert_eq!(rejection(old), Rejection::Closed(HoldState::Superseded));
+}
+
+/// B33, B51: an edit that was judged by a policy that is not in force any more is to be judged again.
+pub async fn an_edit_under_an_old_policy_is_turned_away(test: &dyn TestStore) {
+    let store = test.store();
+    let call = submit(&*store, proposal("pay", json!({"n": 1}), "s")).await;
+    let set = Op::SetPolicy { version: "p:new".into(), source: "rules".into(), by: "olga".into() };
+    store.run(set).await.unwrap();
+    let arguments = Json::of(&json!({"n": 1000})).unwrap();
+    let answer = || Answer::Approve { arguments: Some(arguments.clone()), payload: None, remember: None };
+    let judged = Edit::of(&call, arguments.clone(), verdict(Effect::Allow));
+    let under = |policy: &str| Edit { policy: policy.into(), ..judged.clone() };
+    let (old, new) = (under("p:old"), under("p:new"));
+    let stale = store.run(decide_with(&call, "ann", answer(), |deciding| deciding.edit = Some(old))).await;
+    assert_eq!(rejection(stale), Rejection::StalePolicy);
+    assert_eq!(store.call(call.id).await.unwrap(), Some(Arc::clone(&call)), "nothing changed");
+    let edited = store.run(decide_with(&call, "ann", answer(), |deciding| deciding.edit = Some(new))).await;
+    assert_eq!(edited.unwrap().call.unwrap().state, CallState::Approved);
+}
+
+/// B33, safety 4.2: edited into bytes that may already have acted, a call is asked about anew.
+pub async fn an_edit_into_a_doubt_asks_again(test: &dyn TestStore) {
+    let store = test.store();
+    let lost = submit(&*store, proposal("pay", json!({"n": 2}), "s")).await;
+    approve(&*store, &lost).await;
+    let fence = claim(&*store, lost.id, "worker").await.unwrap().call.unwrap().lease.as_ref().unwrap().fence;
+    finish(&*store, lost.id, fence, Outcome::MayHaveApplied { why: "cut".into() }).await.unwrap();
+    let call = submit(&*store, proposal("pay", json!({"n": 1}), "s")).await;
+    let arguments = Json::of(&json!({"n": 2})).unwrap();
+    let edit = Edit::of(&call, arguments.clone(), verdict(Effect::Ask));
+    let answer = Answer::Approve { arguments: Some(arguments), payload: None, remember: None };
+    let op = decide_with(&call, "ann", answer, |deciding| deciding.edit = Some(edit));
+    let edited = store.run(op).await.unwrap().call.unwrap();
+    assert_eq!((edited.state, edited.holds.len()), (CallState::Pending, 2));
+    assert_eq!(&*edited.holds[1].because[0].rule, "doubt");
 }
 
 /// B64: a new grant releases holds it covers, and no others.

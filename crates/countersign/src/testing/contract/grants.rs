@@ -177,7 +177,7 @@ pub async fn no_save_undoes_a_revoke(test: &dyn TestStore) {
     assert_eq!(submit(&*store, pay("s")).await.state, CallState::Pending);
 }
 
-/// B13: an identical call after an approver's no is refused in the same run, without asking again.
+/// B12: an identical call after an approver's no is refused in the same run, without asking again.
 pub async fn a_denial_is_remembered_in_its_run(test: &dyn TestStore) {
     let store = test.store();
     let denied = submit(&*store, pay("s").run("r")).await;

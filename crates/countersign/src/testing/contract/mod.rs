@@ -52,6 +52,8 @@ macro_rules! contract_tests {
             what_is_unknown_is_not_found
             a_late_decision_finds_the_hold_expired
             an_edit_that_asks_again_opens_another_hold
+            an_edit_under_an_old_policy_is_turned_away
+            an_edit_into_a_doubt_asks_again
             a_new_grant_releases_an_open_hold
             a_failed_approver_closes_the_hold
             a_cancelled_call_never_runs

@@ -14,7 +14,7 @@ use crate::verdict::Quorum;
 #[rustfmt::skip]
 pub(super) const CASES: &[&str] = &[
     "pending", "half", "must-ask", "superseded", "allowed", "approved", "released", "executing", "asking", "repeatable",
-    "in doubt", "denied", "denied by ann", "answered", "expired", "cancelled", "lapsed", "succeeded", "failed", "resolved",
+    "unattended", "approved by program", "allowed, again", "in doubt", "went on", "lost while asking", "denied", "denied by ann", "answered", "expired", "cancelled", "lapsed", "succeeded", "failed", "resolved",
 ];
 
 /// What may be tried.
@@ -26,7 +26,7 @@ pub(super) const TRIES: &[&str] = &[
     "ann edits, allowed", "ann edits, asked", "ann edits, two needed", "ann edits, denied", "bo edits, allowed",
     "ann denies", "bo denies", "ann denies other bytes", "ann denies second", "ann responds", "bo responds",
     "release", "release by other grant", "release late", "close", "close second", "close an unknown hold", "cancel",
-    "claim", "claim halted", "claim late", "claim, other definition", "claim, denied now", "claim, asked now",
+    "claim", "claim halted", "claim late", "claim, other definition", "claim, denied now", "claim, asked now", "claim, people now",
     "claim with grant", "claim with revoked grant", "claim again without attempts left",
     "renew", "renew by old fence", "ask", "ask by old fence", "ask, nobody, deny", "ask, nobody, allow", "ask too often",
     "finish ok", "finish failed", "finish without answer", "finish by old fence", "resolve",
@@ -138,7 +138,22 @@ impl World {
                 world.now = world.now.after(LEASE);
                 world
             }
+            "unattended" => {
+                let mut world = start();
+                world.call.unattended = true;
+                world.call.verdict = Arc::new(verdict(Effect::Ask, terms(1)));
+                world.call.digest = world.call.compute_digest();
+                world
+            }
+            "approved by program" => ask(terms(1)).after(&["program approves"]),
+            "allowed, again" => {
+                let mut world = World::of(allowed(now, Repeat::Idempotent), now).after(&["claim"]);
+                world.now = world.now.after(LEASE);
+                world
+            }
             "in doubt" => running().after(&["finish without answer"]),
+            "went on" => running().after(&["ask", "ann denies second", "finish ok"]),
+            "lost while asking" => running().after(&["ask", "tick late"]),
             "denied" => {
                 let mut world = start();
                 world.call.state = CallState::Denied;
@@ -209,6 +224,10 @@ impl World {
             "claim, other definition" => self.claim(|claiming| claiming.definition = other),
             "claim, denied now" => self.claim(|claiming| claiming.verdict = Some(verdict(Effect::Deny, terms(1)))),
             "claim, asked now" => self.claim(|claiming| claiming.verdict = Some(verdict(Effect::Ask, terms(1)))),
+            "claim, people now" => {
+                let must_ask = Terms { human_required: true, ..terms(1) };
+                self.claim(|claiming| claiming.verdict = Some(verdict(Effect::Ask, must_ask)))
+            }
             "claim with grant" => self.claim_with(&self.grant.clone()),
             "claim with revoked grant" => self.claim_with(&revoked),
             "claim again without attempts left" if self.call.lease.is_none() => Err(Rejection::Conflict),
@@ -287,25 +306,19 @@ impl World {
     fn decide(&mut self, index: usize, by: Who, answer: Answer, edit: Option<Edit>) -> Result<Moved, Rejection> {
         let (hold, digest) = self.hold(index);
         let decision = Decision::new(by, "test", digest, answer);
-        self.step(&Step::Decide(&Deciding { hold, decision, groups: Vec::new(), edit }))
+        self.step(&Step::Decide(&Deciding { edit, ..Deciding::new(hold, decision) }))
     }
 
     fn wrong_digest(&mut self, by: Who, answer: Answer) -> Result<Moved, Rejection> {
         let hold = self.hold(0).0;
         let decision = Decision::new(by, "test", CallDigest::of(b"other bytes"), answer);
-        self.step(&Step::Decide(&Deciding { hold, decision, groups: Vec::new(), edit: None }))
+        self.step(&Step::Decide(&Deciding::new(hold, decision)))
     }
 
     fn edits(&mut self, by: Who, verdict: Verdict) -> Result<Moved, Rejection> {
         let arguments = json(r#"{"to":"test"}"#);
         let answer = Answer::Approve { arguments: Some(arguments.clone()), payload: None, remember: None };
-        let edit = Edit {
-            redacted: None,
-            argument_digest: argument_digest(&self.call.facts.tool, None, &arguments),
-            declared: Declared::Nothing,
-            verdict: Arc::new(verdict),
-            arguments,
-        };
+        let edit = Edit::of(&self.call, arguments, verdict);
         self.decide(0, by, answer, Some(edit))
     }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use countersign::approver::FnApprover;
+use countersign::gate::GateBuilder;
 use countersign::{Answer, CallState, RefusalKind, ScriptedApprover, Who};
 
 use super::desk::{Desk, kind, policy};
@@ -128,4 +129,85 @@ async fn a_blocking_approver_stops_neither_expiry_nor_cancel() {
     assert_eq!(desk.gate.wait(expiring.id).await.unwrap().state, CallState::Expired);
     drop(release);
     assert!(desk.ran().is_empty());
+}
+
+/// A gate on a store that another process may have used before.
+fn on(store: &Arc<countersign::memory::MemoryStore>, change: impl FnOnce(GateBuilder) -> GateBuilder) -> Desk {
+    Desk::build(|builder| change(builder.store(store.clone())))
+}
+
+/// B96, B109: whoever goes on with a call after a restart has its own approver asked, once.
+#[tokio::test]
+async fn an_approver_is_asked_anew_by_whoever_goes_on_with_the_call() {
+    let store = super::desk::memory();
+    let never = |_| std::future::pending::<Result<Answer, String>>();
+    let keyed = |key: &str| Desk::proposal("{}").key(key);
+    for again in ["resume", "replay"] {
+        let lost = on(&store, |builder| builder.approver(never));
+        let call = lost.propose(keyed(again)).await;
+        drop(lost);
+        let asked = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&asked);
+        let desk = on(&store, |builder| {
+            builder.approver(move |_| {
+                *count.lock().unwrap() += 1;
+                async { Ok(Answer::approve()) }
+            })
+        });
+        let ended = match again {
+            "resume" => desk.resume(&call).await,
+            _ => desk.gate.call(desk.tool.as_ref(), keyed(again)).await.unwrap(),
+        };
+        assert_eq!((ended.id, ended.state, desk.ran().len()), (call.id, CallState::Succeeded, 1), "{again}");
+        desk.resume(&call).await;
+        assert_eq!(*asked.lock().unwrap(), 1, "{again}");
+    }
+}
+
+/// B13, B109: a channel of the new process gets the hold as well, and only once however often it is waited for.
+#[tokio::test(start_paused = true)]
+async fn a_channel_gets_a_hold_of_the_process_before_once() {
+    let store = super::desk::memory();
+    let call = on(&store, GateBuilder::decided_elsewhere).propose(Desk::proposal("{}").key("k")).await;
+    let mut holds = None;
+    let desk = on(&store, |builder| {
+        let (builder, receiver) = builder.channel();
+        holds = Some(receiver);
+        builder
+    });
+    let mut holds = holds.unwrap();
+    for _ in 0..2 {
+        assert_eq!(desk.propose(Desk::proposal("{}").key("k")).await.id, call.id);
+        let waited = tokio::time::timeout(Duration::from_secs(1), desk.gate.wait(call.id)).await;
+        assert!(waited.is_err(), "nobody has decided");
+    }
+    assert_eq!(holds.try_recv().unwrap().call.id, call.id);
+    assert!(holds.try_recv().is_err(), "once");
+}
+
+/// B80: an approver that approved before the restart is not asked for a second opinion while others are waited for.
+#[tokio::test]
+async fn an_approver_that_decided_is_not_asked_again() {
+    let store = super::desk::memory();
+    let two = |builder: GateBuilder| builder.policy(policy("rules: [{ id: two, ask: deploy, approvals: 2 }]"));
+    let yes = FnApprover::new(Who::person("ann"), |_| async { Ok(Answer::approve()) });
+    let lost = on(&store, |builder| two(builder).approver_as(yes));
+    let call = lost.submit("{}").await;
+    while desk_decisions(&lost, &call).await == 0 {
+        tokio::task::yield_now().await;
+    }
+    drop(lost);
+    let no = FnApprover::new(Who::person("ann"), |_| async { Ok(Answer::deny("changed my mind")) });
+    let desk = on(&store, |builder| two(builder).approver_as(no));
+    let going_on = tokio::spawn({
+        let (gate, tool, id) = (desk.gate.clone(), Arc::clone(&desk.tool), call.id);
+        async move { gate.resume(tool.as_ref(), id).await }
+    });
+    tokio::task::yield_now().await;
+    desk.decide(&call, Who::person("bo"), Answer::approve()).await.unwrap();
+    assert_eq!(going_on.await.unwrap().unwrap().state, CallState::Succeeded);
+}
+
+async fn desk_decisions(desk: &Desk, call: &countersign::Call) -> usize {
+    desk.now(call).await.holds[0].decisions.len()
 }

@@ -1,9 +1,14 @@
 //! B1 to B13: what every gate does.
 
-use countersign::refusal::Wording;
-use countersign::{Answer, CallState, Claimed, Definition, Gate, Limits, Policy, Proposal, RefusalKind, ToolId, Who};
+use std::sync::Arc;
 
-use super::desk::{Desk, kind, policy};
+use countersign::refusal::Wording;
+use countersign::tool::{Tool as _, tool};
+use countersign::{
+    Answer, CallState, Claimed, Definition, Gate, Json, Limits, Policy, Proposal, RefusalKind, ToolId, Who,
+};
+
+use super::desk::{Desk, Ran, kind, policy, recorder};
 
 /// B1: an asked call that is approved runs once, with exactly its bytes, and its result is there.
 #[tokio::test(start_paused = true)]
@@ -212,4 +217,25 @@ async fn blank_and_endless_names_are_refused() {
     assert!(desk.decide(&call, Who::person(" "), Answer::approve()).await.is_err());
     assert!(desk.ann(&call, Answer::deny("x".repeat(5_000))).await.is_err());
     assert_eq!(desk.events().await.len(), 2, "only the good call is on record");
+}
+
+/// B9, I1: a permit runs the tool it is for and no other, by name and by definition; otherwise nothing runs.
+#[tokio::test(start_paused = true)]
+async fn a_permit_runs_no_other_tool() {
+    let ran = Ran::default();
+    let named = recorder("destroy", &ran);
+    let noted = Arc::clone(&ran);
+    let defined = tool(Definition::new("deploy", "Another tool of that name."), move |_| {
+        noted.lock().unwrap().push("other".into());
+        async { Ok(Json::empty()) }
+    });
+    for other in [&named, &defined] {
+        let desk = Desk::under("otherwise: allow");
+        let call = desk.submit("{}").await;
+        let claimed = desk.gate.claim(call.id, Some(desk.tool.definition().digest())).await.unwrap();
+        let Claimed::Permit(permit) = claimed else { panic!("{claimed:?}") };
+        let ended = desk.gate.run(permit, other).await.unwrap();
+        assert_eq!((ended.state, kind(&ended)), (CallState::Failed, Some(RefusalKind::Error)));
+        assert!(ran.lock().unwrap().is_empty() && desk.ran().is_empty());
+    }
 }

@@ -2,9 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use countersign::tool::tool;
+use countersign::grant::Remember;
+use countersign::store::Op;
+use countersign::tool::{Tool as _, tool};
 use countersign::transition::Rejection;
-use countersign::{Answer, CallState, Definition, GateError, Json, Who};
+use countersign::{Answer, CallState, Definition, GateError, Json, Policy, Who};
 
 use super::desk::{Desk, edit, json, kind};
 
@@ -124,4 +126,75 @@ async fn an_answer_instead_runs_nothing() {
     assert_eq!(ended.response, Some(Json::string("I did it by hand")));
     assert!(desk.ran().is_empty());
     assert_eq!(desk.events().await, ["call.submitted", "hold.opened", "hold.decided", "call.answered"]);
+}
+
+/// B33, B51: an edit is judged by the policy all nodes follow, also where this node has not heard of it yet.
+#[tokio::test(start_paused = true)]
+async fn an_edit_is_judged_by_the_policy_in_force() {
+    let desk = Desk::under("otherwise: ask");
+    let call = desk.submit(r#"{"n":1}"#).await;
+    let version = Arc::clone(Policy::from_yaml(BIG).unwrap().version());
+    desk.gate.store().run(Op::SetPolicy { version, source: BIG.into(), by: "olga".into() }).await.unwrap();
+    let denied = desk.ann(&call, edit(r#"{"n":5000}"#)).await;
+    assert!(matches!(denied, Err(GateError::Rejected(Rejection::EditDenied(_)))), "{denied:?}");
+    let again = desk.ann(&call, edit(r#"{"n":500}"#)).await.unwrap().call;
+    assert_eq!(again.state, CallState::Pending, "the new policy wants two");
+    assert_eq!(again.open_hold().unwrap().terms.quorums[0].approvals, 2);
+}
+
+/// safety 4.2, B33: edited into something that may already have happened, a call is asked about anew, and says so.
+#[tokio::test(start_paused = true)]
+async fn an_edit_into_a_doubt_is_asked_anew() {
+    let desk = Desk::new();
+    let lost = desk.submit(r#"{"n":2}"#).await;
+    desk.approve(&lost).await;
+    let claimed = desk.gate.claim(lost.id, Some(desk.tool.definition().digest())).await.unwrap();
+    drop(claimed);
+    tokio::time::advance(countersign::limits::LEASE).await;
+    desk.gate.sweep().await.unwrap();
+    assert_eq!(desk.now(&lost).await.state, CallState::InDoubt);
+    let call = desk.submit(r#"{"n":1}"#).await;
+    let again = desk.ann(&call, edit(r#"{"n":2}"#)).await.unwrap().call;
+    assert_eq!(again.state, CallState::Pending, "ann did not know");
+    let open = again.open_hold().unwrap();
+    let told = open
+        .because
+        .iter()
+        .any(|because| because.reason.as_deref().is_some_and(|reason| reason.contains("may already have happened")));
+    assert!(told, "{:?}", open.because);
+    assert_eq!(desk.approve(&call).await.state, CallState::Approved, "now she does");
+}
+
+/// A decision is taken whole or not at all: what cannot be remembered yet is said, and not left out.
+#[tokio::test(start_paused = true)]
+async fn an_edit_that_is_asked_anew_is_not_remembered_silently() {
+    for policy in [BIG, "rules: [{ id: bo, ask: deploy, when: arguments.n > 100, from: [bo] }]"] {
+        let desk = Desk::under(policy);
+        let call = desk.submit(r#"{"n":1}"#).await;
+        let arguments = Some(json(r#"{"n":500}"#));
+        let wish = Answer::Approve { arguments, payload: None, remember: Some(Remember::session()) };
+        let refused = desk.ann(&call, wish).await;
+        assert!(matches!(refused, Err(GateError::Rejected(Rejection::Grant(_)))), "{refused:?}");
+        assert_eq!(*desk.now(&call).await, *call, "nothing changed");
+    }
+}
+
+/// B92: what was said instead of running is on record.
+#[tokio::test(start_paused = true)]
+async fn an_answer_instead_is_on_record() {
+    let desk = Desk::new();
+    let call = desk.submit("{}").await;
+    desk.ann(&call, Answer::Respond { response: Json::string("by hand") }).await.unwrap();
+    assert_eq!(desk.log().await[3].value()["response"], "by hand");
+}
+
+/// B92: a decision names the rules it was asked by.
+#[tokio::test(start_paused = true)]
+async fn a_decision_names_its_rules() {
+    for answer in [Answer::approve(), Answer::deny("no"), edit(r#"{"n":7}"#)] {
+        let desk = Desk::under("rules: [{ id: deploys, ask: deploy }]");
+        let call = desk.submit("{}").await;
+        desk.ann(&call, answer).await.unwrap();
+        assert_eq!(desk.log().await[2].value()["rules"], serde_json::json!(["deploys"]));
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use countersign::gate::{Counted, GrantPreview};
 use countersign::grant::{Covers, GrantError, Remember, RememberCovers, RememberScope};
 use countersign::transition::Rejection;
-use countersign::{Answer, Call, CallState, GateError, Proposal, RefusalKind, Who};
+use countersign::{Answer, Call, CallState, GateError, Limits, Proposal, RefusalKind, Who, limits};
 
 use super::desk::{Desk, edit, kind, recorder, remember};
 
@@ -388,4 +388,32 @@ async fn a_preview_of_an_edit_shows_the_edit() {
     let hold = call.open_hold().unwrap().id;
     let preview = desk.gate.preview_edited_grant(hold, &arguments, &Remember::session()).await.unwrap();
     assert_eq!((preview.examples[0].arguments.as_str(), preview.past_calls), (r#"{"n":2}"#, 1));
+}
+
+/// B61, B64: a grant releases no more waiting calls than it has uses.
+#[tokio::test(start_paused = true)]
+async fn a_grant_releases_no_more_than_its_uses() {
+    let desk = Desk::new();
+    let mut twins = Vec::new();
+    for _ in 0..4 {
+        twins.push(desk.submit("{}").await);
+    }
+    let wish = Remember { uses: Some(2), ..Remember::session() };
+    let decided = desk.ann(&twins[0], remember(wish)).await.unwrap();
+    assert_eq!(decided.released, 2);
+    assert_eq!(desk.waiting().await, [twins[3].id], "the rest is still asked about");
+}
+
+/// B64: a grant releases every waiting call it covers, however many pages they fill.
+#[tokio::test(start_paused = true)]
+async fn a_grant_releases_more_than_one_page() {
+    let many = limits::PAGE_ROWS + 1;
+    let room = Limits { pending_per_session: many as u64 + 2, pending_total: many as u64 + 2, ..Limits::default() };
+    let desk = Desk::build(|builder| builder.limits(room).decided_elsewhere());
+    for _ in 0..many {
+        desk.submit("{}").await;
+    }
+    let last = desk.submit("{}").await;
+    assert_eq!(desk.ann(&last, remember(Remember::session())).await.unwrap().released, many);
+    assert!(desk.waiting().await.is_empty());
 }

@@ -184,6 +184,73 @@ async fn after_hooks_are_told_once_and_change_nothing() {
     assert_eq!(*log.lock().unwrap(), [r#"{"n":1} denied"#, r#"{"n":2} succeeded"#]);
 }
 
+/// B20: however a call is refused and by whichever door it came, the hooks are told, alike and once: also when the
+/// same call is proposed, waited for and taken up again, here or after a restart.
+#[tokio::test(start_paused = true)]
+async fn after_hooks_are_told_once_of_every_refusal() {
+    let policy = "rules: [{ id: no, deny: deploy, when: arguments.n == 1 }]\nexpires_after: 1m";
+    let (log, store) = (Log::default(), super::desk::memory());
+    let desk = || {
+        let told = log.clone();
+        Desk::build(|builder| {
+            let builder = builder.store(store.clone()).policy(super::desk::policy(policy)).decided_elsewhere();
+            builder
+                .before_tool(|proposed| async move {
+                    Ok(match proposed.arguments.as_str() {
+                        r#"{"n":2}"# => HookAnswer::Refuse("never".into()),
+                        _ => HookAnswer::Pass,
+                    })
+                })
+                .authorizer(|proposed| async move {
+                    Ok(match proposed.arguments.as_str() {
+                        r#"{"n":3}"# => Authorized::No("not you".into()),
+                        _ => Authorized::Yes,
+                    })
+                })
+                .after_tool(move |call| {
+                    let kind = call.refusal.as_ref().map_or("none", |refusal| refusal.kind.as_str());
+                    told.lock().unwrap().push(format!("{} {kind}", call.facts.arguments));
+                    async {}
+                })
+        })
+        .with_tool(strict(&Log::default()))
+    };
+    let keyed = |arguments: &str| Desk::proposal(arguments).key(arguments);
+    let first = desk();
+    for arguments in ["[]", r#"{"n":1}"#, r#"{"n":2}"#, r#"{"n":3}"#] {
+        first.propose(keyed(arguments)).await;
+    }
+    first.gate.refuse_unknown(Proposal::new("nothing", "{}").session("s1")).await.unwrap();
+    let refusal = countersign::Refusal::new(RefusalKind::Limit);
+    first.gate.refuse(first.tool.as_ref(), keyed(r#"{"n":9}"#), refusal).await.unwrap();
+    let denied = first.propose(keyed(r#"{"n":4}"#)).await;
+    first.ann(&denied, Answer::deny("no")).await.unwrap();
+    let cancelled = first.propose(keyed(r#"{"n":5}"#)).await;
+    first.gate.cancel(cancelled.id).await.unwrap();
+    first.gate.wait(denied.id).await.unwrap();
+    first.gate.wait(cancelled.id).await.unwrap();
+    first.gate.call(first.tool.as_ref(), keyed(r#"{"n":6}"#)).await.unwrap();
+    let expected = [
+        "{} invalid_arguments",
+        r#"{"n":1} denied_by_rule"#,
+        r#"{"n":2} hook"#,
+        r#"{"n":3} authorizer"#,
+        "{} unknown_tool",
+        r#"{"n":9} limit"#,
+        r#"{"n":4} denied_by_approver"#,
+        r#"{"n":5} cancelled"#,
+        r#"{"n":6} expired"#,
+    ];
+    assert_eq!(*log.lock().unwrap(), expected);
+    for desk in [first, desk()] {
+        for n in 1..=6 {
+            let replayed = desk.propose(keyed(&format!(r#"{{"n":{n}}}"#))).await;
+            desk.resume(&replayed).await;
+        }
+    }
+    assert_eq!(*log.lock().unwrap(), expected, "a replay is no second end");
+}
+
 /// B22, B49: a tool whose definition changed since it was judged does not run.
 #[tokio::test(start_paused = true)]
 async fn a_changed_definition_does_not_run() {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use countersign::gate::Claimed;
 use countersign::store::CallFilter;
+use countersign::tool::Tool as _;
 use countersign::{Answer, CallState, Proposal, RefusalKind};
 
 use super::desk::{Desk, kind, policy};
@@ -69,6 +71,29 @@ async fn cancelling_some_touches_no_others() {
     assert_eq!(desk.waiting().await, [other.id]);
     assert_eq!(desk.gate.cancel_all(CallFilter::default()).await.unwrap(), 1);
     assert!(desk.waiting().await.is_empty());
+}
+
+/// B98: cancelling one run touches no other run of the session, and no run of that name elsewhere.
+#[tokio::test(start_paused = true)]
+async fn cancelling_a_run_touches_no_others() {
+    let desk = Desk::new();
+    let within = |session: &str, run: Option<&str>| {
+        let mut proposal = Proposal::new("deploy", "{}").session(session);
+        proposal.path.run = run.map(Into::into);
+        proposal
+    };
+    let one = desk.propose(within("s1", Some("r1"))).await;
+    let two = desk.propose(within("s1", Some("r1"))).await;
+    let other = desk.propose(within("s1", Some("r2"))).await;
+    let none = desk.propose(within("s1", None)).await;
+    let elsewhere = desk.propose(within("s2", Some("r1"))).await;
+    let session = CallFilter { session: Some("s1".into()), ..CallFilter::default() };
+    assert_eq!(desk.gate.cancel_run("r1", session.clone()).await.unwrap(), 2);
+    assert_eq!(desk.waiting().await, [other.id, none.id, elsewhere.id]);
+    for cancelled in [one, two] {
+        assert_eq!(desk.now(&cancelled).await.state, CallState::Cancelled);
+    }
+    assert_eq!(desk.gate.cancel_run("r1", session).await.unwrap(), 0, "again");
 }
 
 /// B99: a caller that stops waiting is neither expiry nor denial; the hold stands and its listener is gone.
@@ -180,4 +205,27 @@ async fn a_halted_approval_lapses_too() {
     desk.gate.halt(None, "op", None).await.unwrap();
     let ended = desk.resume(&call).await;
     assert_eq!(ended.state, CallState::Lapsed, "nothing hangs for ever");
+}
+
+async fn claimed(desk: &Desk) -> countersign::Permit {
+    let call = desk.submit("{}").await;
+    match desk.gate.claim(call.id, Some(desk.tool.definition().digest())).await.unwrap() {
+        Claimed::Permit(permit) => permit,
+        Claimed::Not(call) => panic!("{} is {}", call.id, call.state),
+    }
+}
+
+/// safety 4.8: a permit whose lease is over runs nothing; one that is still good is renewed before it runs.
+#[tokio::test(start_paused = true)]
+async fn a_permit_is_no_longer_good_than_its_lease() {
+    let third = countersign::limits::LEASE / 3;
+    for (waited, runs) in [(third / 2, true), (third * 2, true), (third * 3, false), (third * 9, false)] {
+        let desk = Desk::under("otherwise: allow");
+        let permit = claimed(&desk).await;
+        tokio::time::advance(waited).await;
+        let ended = desk.gate.run(permit, desk.tool.as_ref()).await.unwrap();
+        assert_eq!(desk.ran().len(), usize::from(runs), "after {waited:?}");
+        assert_eq!(ended.state == CallState::Succeeded, runs, "after {waited:?}");
+        assert_ne!(ended.state, CallState::Executing, "after {waited:?}");
+    }
 }
