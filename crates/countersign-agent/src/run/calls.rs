@@ -10,7 +10,7 @@ use countersign::verdict::OnExpired;
 use countersign::{Call, CallId, CallState, Gate, Proposal, Refusal, RefusalKind};
 use tokio::task::JoinSet;
 
-use super::call::{has_ended, run_by_client, run_to_end, words};
+use super::call::{end_without_tool, has_ended, run_by_client, run_to_end, verified, words};
 use super::delegate::{Child, Parent};
 use super::{Answer, Run, Thread};
 use crate::agent::{Agent, Batch};
@@ -198,10 +198,10 @@ impl Turn {
         let Begun { call, slot } = begun;
         let before_us = self.earlier.values().any(|earlier| earlier.id == call.id);
         let call = match &slot {
-            Some(_) if before_us && has_ended(&call) => call,
+            Some(slot) if before_us && has_ended(&call) => verified(&self.gate, &*slot.tool, call).await?,
             Some(slot) if matches!(slot.kind, Kind::Client) => run_by_client(&self.gate, &*slot.tool, call.id).await?,
             Some(slot) => run_to_end(&self.gate, &*slot.tool, &call, &self.run.stillness).await?,
-            None => call,
+            None => end_without_tool(&self.gate, call).await?,
         };
         let (text, is_error) = words(&call, &self.agent.inner.wording);
         let mut ending = Ending::new(wanted, call.id, text, is_error);
