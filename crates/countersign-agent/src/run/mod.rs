@@ -73,6 +73,8 @@ pub(crate) struct Thread {
     /// Agents that acted here before, whose children may still work.
     earlier_agents: Vec<Agent>,
     transcript: Transcript,
+    /// What this thread and its children are in the middle of.
+    stillness: Arc<Stillness>,
     /// Whether calls of the last turn may have been proposed before, by a driver that is gone.
     resumed: bool,
     /// Children that work in the background. Dropping the thread stops driving them.
@@ -92,7 +94,8 @@ impl Thread {
         let gate = agent.inner.gate.scoped(&agent.inner.scope);
         let place = Place { thread: MAIN.into(), agents: Arc::from([Arc::clone(agent.name())]) };
         let run_name = Arc::clone(&transcript.history.run);
-        Thread::at(run, run_name, place, agent, gate, transcript)
+        let stillness = Arc::clone(&run.stillness);
+        Thread::at(run, run_name, place, agent, gate, transcript, stillness)
     }
 
     fn at(
@@ -102,12 +105,14 @@ impl Thread {
         agent: Agent,
         gate: Gate,
         transcript: Transcript,
+        stillness: Arc<Stillness>,
     ) -> Result<Thread, RunError> {
         let resumed = transcript.history.entries > 0;
         let place = Arc::new(place);
         let background = JoinSet::new();
         let earlier_agents = Vec::new();
-        let mut thread = Thread { run, run_name, place, agent, gate, earlier_agents, transcript, resumed, background };
+        let mut thread =
+            Thread { run, run_name, place, agent, gate, earlier_agents, transcript, stillness, resumed, background };
         for name in thread.transcript.history.handed.clone() {
             thread.hand_over(&name)?;
         }
@@ -118,6 +123,11 @@ impl Thread {
 
     /// Drives the session's own thread: what was left open, then what is said now, then until it is done.
     pub(crate) async fn go(mut self, text: Option<Arc<str>>, message: Option<Arc<str>>) -> Result<Reply, RunError> {
+        let gone = self.go_on(text, message).await;
+        self.when_still(gone).await
+    }
+
+    async fn go_on(&mut self, text: Option<Arc<str>>, message: Option<Arc<str>>) -> Result<Reply, RunError> {
         if let Some(text) = text {
             self.close_what_is_open().await?;
             self.begin(text, message).await?;
@@ -146,6 +156,14 @@ impl Thread {
                 Next::Nothing => return Err(RunError::NoSession(Arc::clone(&self.place.thread))),
             }
         }
+    }
+
+    /// Gives an error back once nothing of the thread is being done: a tool that is left in the middle is in doubt.
+    async fn when_still<T>(&self, ended: Result<T, RunError>) -> Result<T, RunError> {
+        if ended.is_err() {
+            self.stillness.close().await;
+        }
+        ended
     }
 
     fn answer(&self) -> Answer {

@@ -25,8 +25,8 @@ impl Thread {
             tools: Arc::clone(&agent.tools.listing(&self.gate).offers),
             max_tokens: agent.max_tokens,
         };
-        let run = Arc::clone(&self.run);
-        let _busy = run.stillness.begin().await;
+        let stillness = Arc::clone(&self.stillness);
+        let _busy = stillness.begin().await;
         let (said, usage) = self.listen(prompt).await?;
         self.run.meter.add(Spent { turns: 1, usage });
         self.run.tell(|| RunEvent::Turn { place: Arc::clone(&self.place), usage });
