@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::call::{end_without_tool, has_ended, run_by_client, run_to_end, verified, words};
 use super::delegate::{Child, Parent};
-use super::{Answer, Run, Thread};
+use super::{Run, Thread};
 use crate::agent::{Agent, Batch};
 use crate::error::RunError;
 use crate::event::{Place, RunEvent};
@@ -224,9 +224,9 @@ impl Turn {
                 ending.then = Then::HandOver(Arc::clone(lead.name()));
             }
             Kind::Sub(lead) => {
-                let Answer { text, spent } = self.child(lead, call)?.work(Some(call)).await?;
-                ending.given.text = text;
-                ending.spent = spent;
+                let answer = self.child(lead, call)?.work(Some(call)).await?;
+                ending.given.text = answer.for_a_model();
+                ending.spent = answer.spent;
             }
             Kind::Background(lead) => {
                 self.child(lead, call)?.write_task_down(call).await?;

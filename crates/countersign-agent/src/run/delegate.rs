@@ -131,8 +131,8 @@ impl Thread {
         };
         let work = Child { parent, agent, thread: Arc::clone(&child.thread) }.work(None);
         self.background.spawn(async move {
-            let Answer { text, spent } = work.await?;
-            Ok(Ended { child, text, spent })
+            let answer = work.await?;
+            Ok(Ended { child, text: answer.for_a_model(), spent: answer.spent })
         });
         Ok(())
     }

@@ -24,6 +24,7 @@ use limit::Meter;
 use crate::agent::Agent;
 use crate::error::RunError;
 use crate::event::{Place, RunEvent};
+use crate::model::Stop;
 use crate::session::{MAIN, Reply};
 use crate::stillness::Stillness;
 use crate::stream::Feed;
@@ -85,6 +86,17 @@ pub(crate) struct Thread {
 pub(crate) struct Answer {
     text: Arc<str>,
     spent: Spent,
+    stop: Stop,
+}
+
+impl Answer {
+    /// The answer as another model reads it, which must not take a part for the whole.
+    fn for_a_model(&self) -> Arc<str> {
+        match self.stop.warning() {
+            Some(warning) => format!("{} [{warning}]", self.text).into(),
+            None => Arc::clone(&self.text),
+        }
+    }
 }
 
 impl Thread {
@@ -133,7 +145,7 @@ impl Thread {
             self.begin(text, message).await?;
         }
         let path = self.run.path.clone();
-        let Answer { text, spent } = self.drive().await?;
+        let Answer { text, spent, stop } = self.drive().await?;
         Ok(Reply {
             text,
             session: path.session.unwrap_or_else(|| MAIN.into()),
@@ -141,6 +153,7 @@ impl Thread {
             agent: Arc::clone(self.agent.name()),
             turns: spent.turns,
             usage: spent.usage,
+            stop,
         })
     }
 
@@ -169,7 +182,7 @@ impl Thread {
     fn answer(&self) -> Answer {
         let history = &self.transcript.history;
         let text = history.said().map_or("", |said| said.text.as_str());
-        Answer { text: text.into(), spent: history.spent }
+        Answer { text: text.into(), spent: history.spent, stop: history.stop }
     }
 
     /// What is said now waits until the calls of the last turn have ended and its children have answered.
