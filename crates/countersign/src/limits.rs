@@ -113,6 +113,8 @@ pub const LARGE_ARGUMENT_BYTES: usize = 16 * 1024;
 pub const NOTED_TOOLS: usize = 10_000;
 /// Agents inside one another.
 pub const AGENT_DEPTH: usize = 16;
+/// Times that people may extend a limit of a run.
+pub const RUN_EXTENSIONS: u32 = 10;
 /// Bytes of a payload handed between tool and approver, and of a response given instead of running.
 pub const PAYLOAD_BYTES: usize = 64 * 1024;
 /// Nesting of such a payload.
