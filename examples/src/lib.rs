@@ -16,6 +16,7 @@ pub mod resume;
 pub mod streaming;
 pub mod sub_agents;
 pub mod timeouts;
+pub mod tool_descriptions;
 pub mod toolset;
 
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use futures::future::BoxFuture;
 pub type Example = fn() -> BoxFuture<'static, Result<()>>;
 
 /// Every program by its name, in the order of the guide.
-pub const EXAMPLES: [(&str, Example); 13] = [
+pub const EXAMPLES: [(&str, Example); 14] = [
     ("ask_first", || Box::pin(ask_first::run())),
     ("ask_by_arguments", || Box::pin(ask_by_arguments::run())),
     ("ask_mid_run", || Box::pin(ask_mid_run::run())),
@@ -44,6 +45,7 @@ pub const EXAMPLES: [(&str, Example); 13] = [
     ("timeouts", || Box::pin(timeouts::run())),
     ("custom_tools", || Box::pin(custom_tools::run())),
     ("resume", || Box::pin(resume::run())),
+    ("tool_descriptions", || Box::pin(tool_descriptions::run())),
 ];
 
 /// Says something to an agent, prints what its model read as results, and gives that back with the reply.

@@ -11,7 +11,7 @@ use std::process::Command;
 use countersign_examples::EXAMPLES;
 
 /// Pages of the guide that have no program.
-const WITHOUT_PROGRAM: [&str; 4] = ["README", "mcp", "run", "tool-descriptions"];
+const WITHOUT_PROGRAM: [&str; 3] = ["README", "mcp", "run"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()

@@ -298,7 +298,7 @@ impl AgentBuilder {
         if let Some(life) = hold_life(self.timeout, self.approval_timeout)? {
             self.scope = self.scope.hold_life(life);
         }
-        self.limits.extensions = self.limits.extensions.min(limits::RUN_EXTENSIONS);
+        self.limits.extensions = self.limits.extensions.min(countersign::limits::RUN_EXTENSIONS);
         let tools = Toolbox::new(self.slots, self.sets, &gate)?;
         Ok(Inner {
             name: self.name,

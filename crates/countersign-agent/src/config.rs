@@ -3,21 +3,21 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use countersign::config::{self, AgentConfig, Config, McpServerConfig, ModelConfig, ToolRun};
+use countersign::config::{self, AgentConfig, Config, McpServerConfig, ModelConfig, RunLimitsConfig, ToolRun};
 use countersign::{Definition, Gate, Tool, Toolset};
 
-use crate::agent::{Agent, Batch};
+use crate::agent::{Agent, Batch, RunLimits};
 use crate::builder::AgentBuilder;
 use crate::error::AgentError;
 use crate::model::{Model, ModelError};
 use crate::team::Team;
-use crate::tools::{self, BUILTIN, Bash, Builtin, CustomError, Made, Processes, Workspace};
+use crate::tools::{self, BUILTIN, Bash, Builtin, CustomError, FetchUrl, Made, Processes, Reach, WebSearch, Workspace};
 
 /// The name of the agent there is when the file names none.
 pub const DEFAULT_AGENT: &str = "agent";
 
 /// Built-in tools that touch nothing but the network.
-const NETWORK_TOOLS: [&str; 1] = ["fetch_url"];
+const NETWORK_TOOLS: [&str; 2] = ["fetch_url", "web_search"];
 
 /// What the default agent is told about itself.
 const DEFAULT_INSTRUCTIONS: &str = "You work in the user's folder with the tools you have. People may be asked about \
@@ -132,7 +132,7 @@ pub fn all_tools(
     let own = config.tools.iter().map(|tool| tools::from_config(tool, base, processes, workspace.user()));
     let mut all: Vec<Made> = own.collect::<Result<_, _>>()?;
     let noted = processes.map(|processes| Arc::new(Bash::new(workspace).noted_in(processes.clone())) as Arc<dyn Tool>);
-    let builtin = noted.into_iter().fold(Builtin::new(workspace), Builtin::with);
+    let builtin = noted.into_iter().chain(web_tools(config)?).fold(Builtin::new(workspace), Builtin::with);
     for tool in builtin.tools() {
         let name = tool.definition().tool.clone();
         if !all.iter().any(|made| made.definition().tool == name) {
@@ -140,6 +140,18 @@ pub fn all_tools(
         }
     }
     Ok(all)
+}
+
+/// The tools of the web, as far as the file says more about them than usual.
+fn web_tools(config: &Config) -> Result<Vec<Arc<dyn Tool>>, CustomError> {
+    let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
+    if !config.fetch.allow.is_empty() {
+        tools.push(Arc::new(FetchUrl::new(Reach::PublicAnd(config.fetch.allow.as_slice().into()))));
+    }
+    if let Some(service) = &config.web_search {
+        tools.push(Arc::new(WebSearch::new(&service.url, service.api_key.clone())?));
+    }
+    Ok(tools)
 }
 
 /// The tools of an agent that run programs or touch files, as whoever runs this process; built-in ones by name, and MCP
@@ -278,6 +290,7 @@ impl Troupe<'_> {
         if let Some(timeout) = described.approval_timeout {
             builder = builder.approval_timeout(timeout);
         }
+        builder = builder.limits(run_limits(&described.limits));
         for tool in self.tools_of(described)? {
             builder = with_tool(builder, &tool);
         }
@@ -317,6 +330,17 @@ impl Troupe<'_> {
             }
         }
         Ok(chosen)
+    }
+}
+
+/// The limits that the file sets, and the usual ones where it sets none.
+fn run_limits(said: &RunLimitsConfig) -> RunLimits {
+    let usual = RunLimits::default();
+    RunLimits {
+        turns: said.turns.unwrap_or(usual.turns),
+        tokens: said.tokens.or(usual.tokens),
+        micro_dollars: said.micro_dollars.or(usual.micro_dollars),
+        extensions: said.extensions.unwrap_or(usual.extensions),
     }
 }
 

@@ -8,7 +8,7 @@ use countersign::{Call, CallId, Hold, HoldId};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
-use crate::model::Usage;
+use crate::model::{Stop, Usage};
 use crate::session::Reply;
 
 /// Where in a run something happened.
@@ -42,6 +42,8 @@ pub enum RunEvent {
         place: Arc<Place>,
         /// What it took.
         usage: Usage,
+        /// Why it ended.
+        stop: Stop,
     },
     /// A call was proposed.
     Called {

@@ -49,8 +49,6 @@ pub const TURN_BYTES: usize = 8 * 1024 * 1024;
 pub const USER_BYTES: usize = 1024 * 1024;
 /// Turns of a run when nobody says how many.
 pub const RUN_TURNS: u64 = 100;
-/// How often the limits of one run may be extended at most.
-pub const RUN_EXTENSIONS: u32 = 10;
 /// Entries of one thread's transcript.
 pub const TRANSCRIPT_ENTRIES: u32 = 100_000;
 /// Events a slow reader of a run may be behind before it misses some.

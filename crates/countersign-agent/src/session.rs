@@ -14,7 +14,7 @@ use crate::agent::Agent;
 use crate::error::RunError;
 use crate::event::RunEvent;
 use crate::limits;
-use crate::model::{Message, Usage};
+use crate::model::{Message, Stop, Usage};
 use crate::run::{self, Run, Thread};
 use crate::stillness::Stillness;
 use crate::stream::{Feed, RunHandle, RunStream, Tail};
@@ -40,6 +40,9 @@ pub struct Reply {
     pub turns: u64,
     /// What the run took, its children included.
     pub usage: Usage,
+    /// Why the answer ended: it may have been cut.
+    #[serde(default)]
+    pub stop: Stop,
 }
 
 /// A session as it is listed.

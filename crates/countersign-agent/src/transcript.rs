@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::RunError;
 use crate::limits;
-use crate::model::{Given, Message, Said, Usage};
+use crate::model::{Given, Message, Said, Stop, Usage};
 
 /// Where transcripts are kept among the store's records.
 pub(crate) const TRANSCRIPTS: &str = "transcript";
@@ -52,6 +52,9 @@ pub enum Entry {
         said: Said,
         /// What it took.
         usage: Usage,
+        /// Why it ended. Transcripts from before this was written down say that it was done.
+        #[serde(default)]
+        stop: Stop,
     },
     /// The calls of the turn before came to their ends.
     Results {
@@ -162,6 +165,8 @@ pub(crate) struct History {
     pub(crate) children: Vec<Started>,
     /// What the run took so far.
     pub(crate) spent: Spent,
+    /// Why the model's last answer ended.
+    pub(crate) stop: Stop,
     /// The last call whose result is written down.
     pub(crate) last_call: Option<CallId>,
     /// What was said under a name.
@@ -180,6 +185,7 @@ impl Default for History {
             handed: Vec::new(),
             children: Vec::new(),
             spent: Spent::default(),
+            stop: Stop::default(),
             last_call: None,
             heard: HashSet::new(),
             stopped: None,
@@ -236,7 +242,8 @@ impl History {
                 self.spent += spent;
                 self.say(Message::User { text });
             }
-            Entry::Model { said, usage } => {
+            Entry::Model { said, usage, stop } => {
+                self.stop = stop;
                 self.spent += Spent { turns: 1, usage };
                 self.say(Message::Model(said));
             }
@@ -368,7 +375,7 @@ mod tests {
     fn model(calls: usize) -> Entry {
         let wanted = Wanted { label: "a".into(), name: "x".into(), arguments: "{}".into() };
         let said = Said { text: "so".into(), calls: vec![wanted; calls], opaque: None };
-        Entry::Model { said, usage: Usage { input: 2, output: 1, ..Usage::default() } }
+        Entry::Model { said, usage: Usage { input: 2, output: 1, ..Usage::default() }, stop: Stop::Done }
     }
 
     fn results(started: &[&str]) -> Entry {
@@ -415,6 +422,15 @@ mod tests {
         check(&[user(), stopped()], Next::Stopped(Stopped::Cancelled));
         check(&[user(), model(1), results(&[]), stopped()], Next::Stopped(Stopped::Cancelled));
         check(&[user(), stopped(), user()], Next::Ask);
+    }
+
+    /// What was written before answers said why they ended is still read.
+    #[test]
+    fn an_answer_without_its_end_reads_as_done() {
+        let old = r#"{"model":{"said":{"text":"so"},"usage":{"input":2,"output":1}}}"#;
+        assert!(matches!(serde_json::from_str(old).unwrap(), Entry::Model { stop: Stop::Done, .. }));
+        let cut = r#"{"model":{"said":{"text":"so"},"usage":{"input":2,"output":1},"stop":"length"}}"#;
+        assert!(matches!(serde_json::from_str(cut).unwrap(), Entry::Model { stop: Stop::Length, .. }));
     }
 
     #[test]

@@ -120,6 +120,8 @@ pub const ASKED_HOLDS: usize = 100_000;
 pub const TOLD_LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Agents inside one another.
 pub const AGENT_DEPTH: usize = 16;
+/// Times that people may extend a limit of a run.
+pub const RUN_EXTENSIONS: u32 = 10;
 /// Bytes of a payload handed between tool and approver, and of a response given instead of running.
 pub const PAYLOAD_BYTES: usize = 64 * 1024;
 /// Nesting of such a payload.

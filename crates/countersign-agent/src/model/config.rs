@@ -5,7 +5,7 @@ use std::sync::Arc;
 use countersign::config::ModelConfig;
 
 use super::dialect::Dialect;
-use super::{Anthropic, Gemini, Lines, Manual, Model, ModelError, OpenAi, Remote, Responses, Scripted};
+use super::{Anthropic, Gemini, Lines, Manual, Model, ModelError, OpenAi, Pricing, Remote, Responses, Scripted};
 
 /// What a configured model may need and a library cannot find by itself.
 #[derive(Clone, Default)]
@@ -43,6 +43,11 @@ pub fn from_config(config: &ModelConfig, sources: Sources<'_>) -> Result<Arc<dyn
 }
 
 fn placed<D: Dialect + std::fmt::Debug>(model: Remote<D>, config: &ModelConfig) -> Arc<dyn Model> {
+    let price = config.price.unwrap_or_default();
+    let mut model = model.pricing(Pricing { input: price.input, cached: price.cached, output: price.output });
+    if let Some(tokens) = config.max_tokens {
+        model = model.max_tokens(tokens);
+    }
     match &config.base_url {
         Some(base) => Arc::new(model.base_url(base.clone())),
         None => Arc::new(model),

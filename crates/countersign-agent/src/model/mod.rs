@@ -138,10 +138,12 @@ pub enum Piece {
 }
 
 /// Why an answer ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Stop {
     /// The model was done.
+    #[default]
     Done,
     /// It wants calls.
     Calls,
@@ -149,6 +151,17 @@ pub enum Stop {
     Length,
     /// The provider or the model refused to go on.
     Refused,
+}
+
+impl Stop {
+    /// What is to be known about an answer that is not all that the model would have said.
+    pub fn warning(self) -> Option<&'static str> {
+        match self {
+            Stop::Done | Stop::Calls => None,
+            Stop::Length => Some("the answer was cut: it reached the bound on tokens"),
+            Stop::Refused => Some("the answer was cut: the model or its provider refused to go on"),
+        }
+    }
 }
 
 /// Tokens, and what they cost where prices are known.

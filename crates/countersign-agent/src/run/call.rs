@@ -28,10 +28,39 @@ pub(super) async fn run_to_end(
         drop(busy);
         match call.state {
             CallState::Executing => elsewhere(gate, &call).await?,
-            CallState::InDoubt if call.repeat == Repeat::Verifiable => return gate.verify(tool, id).await,
-            _ => return Ok(call),
+            _ => return verified(gate, tool, call).await,
         }
     }
+}
+
+/// Asks the tool about a call in doubt, where it can tell what came of it. Every other call is what it is.
+pub(super) async fn verified(gate: &Gate, tool: &dyn Tool, call: Arc<Call>) -> Result<Arc<Call>, GateError> {
+    match (call.state, call.repeat) {
+        (CallState::InDoubt, Repeat::Verifiable) => gate.verify(tool, call.id).await,
+        _ => Ok(call),
+    }
+}
+
+/// Ends a call whose tool is gone. Nobody here can run it, so nobody is to be asked about it any more.
+///
+/// Where somebody else runs it, waits for them. Where they were lost nobody can go on with it, though it may be repeated.
+pub(super) async fn end_without_tool(gate: &Gate, mut call: Arc<Call>) -> Result<Arc<Call>, GateError> {
+    while !has_ended(&call) {
+        let ended = match (call.state, &call.lease) {
+            (CallState::Executing, Some(lease)) if lease.until <= gate.store().now().await? => {
+                let outcome = Outcome::MayHaveApplied { why: "It may have taken effect; its tool is gone.".into() };
+                gate.finish(call.id, lease.fence, outcome).await
+            }
+            (CallState::Executing, _) => elsewhere(gate, &call).await.map(|()| Arc::clone(&call)),
+            _ => gate.cancel(call.id).await,
+        };
+        // It moved meanwhile: what stands now is looked at again.
+        match ended {
+            Ok(_) | Err(GateError::Rejected(_)) => call = gate.get(call.id).await?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(call)
 }
 
 /// Waits for the end of a call that the session's client runs.

@@ -10,13 +10,14 @@ use countersign::verdict::OnExpired;
 use countersign::{Call, CallId, CallState, Gate, Proposal, Refusal, RefusalKind};
 use tokio::task::JoinSet;
 
-use super::call::{has_ended, run_by_client, run_to_end, words};
+use super::call::{end_without_tool, has_ended, run_by_client, run_to_end, verified, words};
 use super::delegate::{Child, Parent};
-use super::{Answer, Run, Thread};
+use super::{Run, Thread};
 use crate::agent::{Agent, Batch};
 use crate::error::RunError;
 use crate::event::{Place, RunEvent};
 use crate::model::{Given, Wanted};
+use crate::stillness::Stillness;
 use crate::toolbox::{Kind, Lead, Listing, Slot};
 use crate::transcript::{Entry, History, Spent, Started};
 
@@ -29,6 +30,7 @@ pub(super) struct Turn {
     gate: Gate,
     listing: Arc<Listing>,
     path: Path,
+    stillness: Arc<Stillness>,
     number: u32,
     wanted: Vec<Wanted>,
     /// Calls of this turn that a driver before us proposed, by key.
@@ -114,6 +116,7 @@ impl Turn {
             gate: thread.gate.clone(),
             listing: thread.agent.inner.tools.listing(&thread.gate),
             path: thread.path(),
+            stillness: Arc::clone(&thread.stillness),
             number: history.turn(),
             wanted: history.said().map(|said| said.calls.clone()).unwrap_or_default(),
             earlier: HashMap::new(),
@@ -198,10 +201,10 @@ impl Turn {
         let Begun { call, slot } = begun;
         let before_us = self.earlier.values().any(|earlier| earlier.id == call.id);
         let call = match &slot {
-            Some(_) if before_us && has_ended(&call) => call,
+            Some(slot) if before_us && has_ended(&call) => verified(&self.gate, &*slot.tool, call).await?,
             Some(slot) if matches!(slot.kind, Kind::Client) => run_by_client(&self.gate, &*slot.tool, call.id).await?,
-            Some(slot) => run_to_end(&self.gate, &*slot.tool, &call, &self.run.stillness).await?,
-            None => call,
+            Some(slot) => run_to_end(&self.gate, &*slot.tool, &call, &self.stillness).await?,
+            None => end_without_tool(&self.gate, call).await?,
         };
         let (text, is_error) = words(&call, &self.agent.inner.wording);
         let mut ending = Ending::new(wanted, call.id, text, is_error);
@@ -221,9 +224,9 @@ impl Turn {
                 ending.then = Then::HandOver(Arc::clone(lead.name()));
             }
             Kind::Sub(lead) => {
-                let Answer { text, spent } = self.child(lead, call)?.work(Some(call)).await?;
-                ending.given.text = text;
-                ending.spent = spent;
+                let answer = self.child(lead, call)?.work(Some(call)).await?;
+                ending.given.text = answer.for_a_model();
+                ending.spent = answer.spent;
             }
             Kind::Background(lead) => {
                 self.child(lead, call)?.write_task_down(call).await?;
@@ -244,6 +247,7 @@ impl Turn {
             run_name: Arc::clone(&self.run_name),
             place: Arc::clone(&self.place),
             gate: self.gate.clone(),
+            stillness: Arc::clone(&self.stillness),
         };
         Ok(parent.child(&agent, call.id))
     }
@@ -277,6 +281,8 @@ impl Ending {
 }
 
 /// All at once; a single one without a task of its own. Results come in the order of the calls.
+///
+/// An error waits for the tools that run beside it, but not for people: what they have not decided yet stays open.
 async fn together(turn: &Arc<Turn>, mut begun: Vec<Begun>) -> Result<Vec<Ending>, RunError> {
     if let ([wanted], 1) = (turn.wanted.as_slice(), begun.len())
         && let Some(only) = begun.pop()
@@ -293,7 +299,13 @@ async fn together(turn: &Arc<Turn>, mut begun: Vec<Begun>) -> Result<Vec<Ending>
     }
     let mut endings = Vec::with_capacity(tasks.len());
     while let Some(ended) = tasks.join_next().await {
-        endings.push(ended.map_err(|error| RunError::Lost(error.to_string()))??);
+        match ended.unwrap_or_else(|error| Err(RunError::Lost(error.to_string()))) {
+            Ok(ending) => endings.push(ending),
+            Err(error) => {
+                turn.stillness.close().await;
+                return Err(error);
+            }
+        }
     }
     endings.sort_by_key(|(index, _)| *index);
     Ok(endings.into_iter().map(|(_, ending)| ending).collect())

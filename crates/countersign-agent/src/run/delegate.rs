@@ -13,6 +13,7 @@ use super::{Answer, Run, Thread};
 use crate::agent::Agent;
 use crate::error::RunError;
 use crate::event::{Place, RunEvent};
+use crate::stillness::Stillness;
 use crate::transcript::{Entry, Next, Spent, Started, Transcript};
 
 /// What a child takes from its parent.
@@ -21,6 +22,7 @@ pub(super) struct Parent {
     pub(super) run_name: Arc<str>,
     pub(super) place: Arc<Place>,
     pub(super) gate: Gate,
+    pub(super) stillness: Arc<Stillness>,
 }
 
 /// An agent at work for another.
@@ -54,7 +56,8 @@ impl Child {
             }
             let run = Arc::clone(&thread.run);
             run.tell(|| RunEvent::ChildBegan { place: Arc::clone(&thread.place) });
-            let answer = thread.drive().await?;
+            let driven = thread.drive().await;
+            let answer = thread.when_still(driven).await?;
             run.tell(|| RunEvent::ChildEnded { place: Arc::clone(&thread.place), text: Arc::clone(&answer.text) });
             Ok(answer)
         }
@@ -80,7 +83,8 @@ impl Child {
         let transcript = Transcript::open(parent.gate.store(), &parent.run.session, &thread).await?;
         let agents = parent.place.agents.iter().chain([agent.name()]).cloned().collect();
         let gate = parent.run.agent.inner.gate.asking_like(&parent.gate).scoped(&agent.inner.scope);
-        Thread::at(parent.run, parent.run_name, Place { thread, agents }, agent, gate, transcript)
+        let stillness = Stillness::part_of(&parent.stillness);
+        Thread::at(parent.run, parent.run_name, Place { thread, agents }, agent, gate, transcript, stillness)
     }
 }
 
@@ -123,11 +127,12 @@ impl Thread {
             run_name: Arc::clone(&self.run_name),
             place: Arc::clone(&self.place),
             gate: self.gate.clone(),
+            stillness: Arc::clone(&self.stillness),
         };
         let work = Child { parent, agent, thread: Arc::clone(&child.thread) }.work(None);
         self.background.spawn(async move {
-            let Answer { text, spent } = work.await?;
-            Ok(Ended { child, text, spent })
+            let answer = work.await?;
+            Ok(Ended { child, text: answer.for_a_model(), spent: answer.spent })
         });
         Ok(())
     }

@@ -24,6 +24,7 @@ use limit::Meter;
 use crate::agent::Agent;
 use crate::error::RunError;
 use crate::event::{Place, RunEvent};
+use crate::model::Stop;
 use crate::session::{MAIN, Reply};
 use crate::stillness::Stillness;
 use crate::stream::Feed;
@@ -73,6 +74,8 @@ pub(crate) struct Thread {
     /// Agents that acted here before, whose children may still work.
     earlier_agents: Vec<Agent>,
     transcript: Transcript,
+    /// What this thread and its children are in the middle of.
+    stillness: Arc<Stillness>,
     /// Whether calls of the last turn may have been proposed before, by a driver that is gone.
     resumed: bool,
     /// Children that work in the background. Dropping the thread stops driving them.
@@ -83,6 +86,17 @@ pub(crate) struct Thread {
 pub(crate) struct Answer {
     text: Arc<str>,
     spent: Spent,
+    stop: Stop,
+}
+
+impl Answer {
+    /// The answer as another model reads it, which must not take a part for the whole.
+    fn for_a_model(&self) -> Arc<str> {
+        match self.stop.warning() {
+            Some(warning) => format!("{} [{warning}]", self.text).into(),
+            None => Arc::clone(&self.text),
+        }
+    }
 }
 
 impl Thread {
@@ -92,7 +106,8 @@ impl Thread {
         let gate = agent.inner.gate.scoped(&agent.inner.scope);
         let place = Place { thread: MAIN.into(), agents: Arc::from([Arc::clone(agent.name())]) };
         let run_name = Arc::clone(&transcript.history.run);
-        Thread::at(run, run_name, place, agent, gate, transcript)
+        let stillness = Arc::clone(&run.stillness);
+        Thread::at(run, run_name, place, agent, gate, transcript, stillness)
     }
 
     fn at(
@@ -102,12 +117,14 @@ impl Thread {
         agent: Agent,
         gate: Gate,
         transcript: Transcript,
+        stillness: Arc<Stillness>,
     ) -> Result<Thread, RunError> {
         let resumed = transcript.history.entries > 0;
         let place = Arc::new(place);
         let background = JoinSet::new();
         let earlier_agents = Vec::new();
-        let mut thread = Thread { run, run_name, place, agent, gate, earlier_agents, transcript, resumed, background };
+        let mut thread =
+            Thread { run, run_name, place, agent, gate, earlier_agents, transcript, stillness, resumed, background };
         for name in thread.transcript.history.handed.clone() {
             thread.hand_over(&name)?;
         }
@@ -118,12 +135,17 @@ impl Thread {
 
     /// Drives the session's own thread: what was left open, then what is said now, then until it is done.
     pub(crate) async fn go(mut self, text: Option<Arc<str>>, message: Option<Arc<str>>) -> Result<Reply, RunError> {
+        let gone = self.go_on(text, message).await;
+        self.when_still(gone).await
+    }
+
+    async fn go_on(&mut self, text: Option<Arc<str>>, message: Option<Arc<str>>) -> Result<Reply, RunError> {
         if let Some(text) = text {
             self.close_what_is_open().await?;
             self.begin(text, message).await?;
         }
         let path = self.run.path.clone();
-        let Answer { text, spent } = self.drive().await?;
+        let Answer { text, spent, stop } = self.drive().await?;
         Ok(Reply {
             text,
             session: path.session.unwrap_or_else(|| MAIN.into()),
@@ -131,6 +153,7 @@ impl Thread {
             agent: Arc::clone(self.agent.name()),
             turns: spent.turns,
             usage: spent.usage,
+            stop,
         })
     }
 
@@ -148,10 +171,18 @@ impl Thread {
         }
     }
 
+    /// Gives an error back once nothing of the thread is being done: a tool that is left in the middle is in doubt.
+    async fn when_still<T>(&self, ended: Result<T, RunError>) -> Result<T, RunError> {
+        if ended.is_err() {
+            self.stillness.close().await;
+        }
+        ended
+    }
+
     fn answer(&self) -> Answer {
         let history = &self.transcript.history;
         let text = history.said().map_or("", |said| said.text.as_str());
-        Answer { text: text.into(), spent: history.spent }
+        Answer { text: text.into(), spent: history.spent, stop: history.stop }
     }
 
     /// What is said now waits until the calls of the last turn have ended and its children have answered.

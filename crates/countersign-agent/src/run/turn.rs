@@ -25,16 +25,16 @@ impl Thread {
             tools: Arc::clone(&agent.tools.listing(&self.gate).offers),
             max_tokens: agent.max_tokens,
         };
-        let run = Arc::clone(&self.run);
-        let _busy = run.stillness.begin().await;
-        let (said, usage) = self.listen(prompt).await?;
+        let stillness = Arc::clone(&self.stillness);
+        let _busy = stillness.begin().await;
+        let (said, usage, stop) = self.listen(prompt).await?;
         self.run.meter.add(Spent { turns: 1, usage });
-        self.run.tell(|| RunEvent::Turn { place: Arc::clone(&self.place), usage });
+        self.run.tell(|| RunEvent::Turn { place: Arc::clone(&self.place), usage, stop });
         self.resumed = false;
-        self.transcript.append(Entry::Model { said, usage }).await
+        self.transcript.append(Entry::Model { said, usage, stop }).await
     }
 
-    async fn listen(&self, prompt: Prompt) -> Result<(Said, Usage), RunError> {
+    async fn listen(&self, prompt: Prompt) -> Result<(Said, Usage, Stop), RunError> {
         let model = &self.agent.inner.model;
         let unreadable = |why: String| RunError::Model(ModelError::Unreadable { model: model.name(), why });
         let mut pieces = model.answer(prompt).await?;
@@ -56,12 +56,13 @@ impl Thread {
                     said.opaque = Some(json);
                 }
                 Piece::Usage(so_far) => usage = so_far,
-                Piece::End(Stop::Refused) => {
-                    // What it would not stand by is not to be run.
-                    said.calls.clear();
-                    return Ok((said, usage));
+                Piece::End(stop) => {
+                    if stop == Stop::Refused {
+                        // What it would not stand by is not to be run.
+                        said.calls.clear();
+                    }
+                    return Ok((said, usage, stop));
                 }
-                Piece::End(_) => return Ok((said, usage)),
             }
             if bytes > limits::TURN_BYTES || said.calls.len() > limits::CALLS_PER_TURN {
                 let (bytes, calls) = (limits::TURN_BYTES, limits::CALLS_PER_TURN);

@@ -12,6 +12,7 @@ use countersign::{Definition, Json, Tool};
 
 use super::process::Processes;
 use super::user::User;
+use super::web_search::WebSearchError;
 use crate::limits;
 
 mod command;
@@ -80,6 +81,9 @@ pub enum CustomError {
     /// It runs in a way that this version does not know.
     #[error("tool `{0}` runs in a way that is not known here")]
     UnknownRun(Arc<str>),
+    /// The search service cannot be used.
+    #[error("`web_search` cannot be used: {0}")]
+    WebSearch(#[from] WebSearchError),
 }
 
 /// Makes a tool of what an operator wrote. Commands start in `base`, the folder of the configuration file, and are

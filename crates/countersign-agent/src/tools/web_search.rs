@@ -1,6 +1,6 @@
 //! `web_search`: asks the search service that an operator configured.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use countersign::call::{Declared, Repeat};
@@ -21,7 +21,7 @@ pub struct WebSearch {
     definition: Arc<Definition>,
     endpoint: Url,
     key: Option<Secret>,
-    client: Client,
+    client: OnceLock<Result<Client, String>>,
 }
 
 /// Why a search service cannot be used.
@@ -31,9 +31,6 @@ pub enum WebSearchError {
     /// The endpoint is not an HTTP address.
     #[error("the endpoint of the web search is not an http or https URL")]
     Endpoint,
-    /// The HTTP client cannot be made.
-    #[error("the HTTP client of the web search cannot be made: {0}")]
-    Client(String),
 }
 
 #[derive(Deserialize)]
@@ -57,21 +54,24 @@ struct Hit {
 }
 
 impl WebSearch {
-    /// Searches through this endpoint, with this key. A TLS provider must be installed.
+    /// Searches through this endpoint, with this key. A TLS provider must be installed before its first run.
     pub fn new(endpoint: &str, key: Option<Secret>) -> Result<WebSearch, WebSearchError> {
         let endpoint = Url::parse(endpoint).map_err(|_| WebSearchError::Endpoint)?;
         if !matches!(endpoint.scheme(), "http" | "https") {
             return Err(WebSearchError::Endpoint);
         }
-        let client = http::client().timeout(limits::FETCH_TIME).build();
-        let client = client.map_err(|error| WebSearchError::Client(http::problem(error)))?;
-        Ok(WebSearch { definition: Arc::new(definition()), endpoint, key, client })
+        Ok(WebSearch { definition: Arc::new(definition()), endpoint, key, client: OnceLock::new() })
+    }
+
+    fn client(&self) -> Result<&Client, ToolError> {
+        let build = || http::client().timeout(limits::FETCH_TIME).build().map_err(http::problem);
+        self.client.get_or_init(build).as_ref().map_err(|error| ToolError::Failed(error.clone()))
     }
 
     async fn search(&self, input: &Input) -> Result<Json, ToolError> {
         let failed = |error| ToolError::Failed(format!("the search service failed: {}", http::problem(error)));
         let count = input.count.unwrap_or(limits::SEARCH_RESULTS / 2).min(limits::SEARCH_RESULTS);
-        let mut request = self.client.post(self.endpoint.clone());
+        let mut request = self.client()?.post(self.endpoint.clone());
         if let Some(key) = &self.key {
             request = request.bearer_auth(key.reveal());
         }

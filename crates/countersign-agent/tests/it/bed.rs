@@ -21,6 +21,8 @@ pub(crate) enum Turn {
     Call(Vec<(&'static str, &'static str)>),
     /// Gives a piece of an answer and is cut.
     Cut,
+    /// Reaches the bound on tokens.
+    Short(&'static str),
     /// Wants a call, and then its provider refuses to go on.
     Refuse(&'static str),
 }
@@ -87,6 +89,7 @@ impl Model for Script {
                 });
                 wanted.chain([usage, Piece::End(Stop::Calls)]).collect()
             }
+            Turn::Short(text) => vec![Piece::Text(text.into()), usage, Piece::End(Stop::Length)],
             Turn::Cut => vec![Piece::Text("half an".into())],
             Turn::Refuse(name) => {
                 let wanted = Wanted { label: "same-label".into(), name: name.into(), arguments: "{}".into() };

@@ -6,7 +6,7 @@ use countersign::{Answer, Gate, Policy};
 use countersign_agent::model::Message;
 use countersign_agent::{Agent, RunError, RunEvent};
 
-use crate::bed::{ALLOW, Bed, EVERY, Ran, Script, calls, memory, recorder, says};
+use crate::bed::{ALLOW, Bed, EVERY, Ran, Script, calls, recorder, says};
 use crate::loop_restart::{DURABLE, reborn_under, restart_under};
 
 fn agents(hold: &countersign::Hold) -> Vec<String> {
@@ -22,20 +22,23 @@ async fn a_handover_takes_the_targets_tools_and_keeps_the_rules() {
 policy: { otherwise: ask, unattended: deny, rules: [{ id: agents, allow: 'agent:*' }] }
 agents:
   boss: { policy: { rules: [{ id: boss-says-no, deny: drop, reason: boss says no }] } }
+  audit: { policy: { rules: [{ id: audit-says-no, deny: read, reason: audit forbids it }] } }
 ";
-    for own_approver in [true, false] {
-        let gate = Gate::builder().policy(Policy::from_yaml(policy).unwrap()).store(memory()).build().unwrap();
+    for (kind, own_approver) in EVERY.into_iter().flat_map(|kind| [(kind, true), (kind, false)]) {
+        let stores = kind.fresh().await.unwrap();
+        let gate = Gate::builder().policy(Policy::from_yaml(policy).unwrap()).store(stores.store()).build().unwrap();
         let ran = Ran::default();
-        let target = Script::new([calls([("send", "{}"), ("drop", "{}"), ("only_boss", "{}")]), says("from audit")]);
+        let wanted = [("send", "{}"), ("drop", "{}"), ("only_boss", "{}"), ("read", "{}")];
+        let target = Script::new([calls(wanted), says("from audit")]);
         let audit = Agent::builder("audit", target.clone()).gate(gate.clone()).instructions("You audit.");
-        let audit = audit.tool(recorder("send", &ran)).tool(recorder("drop", &ran));
+        let audit = audit.tool(recorder("send", &ran)).tool(recorder("drop", &ran)).tool(recorder("read", &ran));
         let deny = |_| async { Ok(Answer::deny("audit says no")) };
         let audit = if own_approver { audit.approver(deny) } else { audit }.build().unwrap();
         let source = Script::new([calls([("transfer_to_audit", r#"{"reason":"money"}"#)])]);
         let boss = Agent::builder("boss", source.clone()).gate(gate).tool(recorder("only_boss", &ran));
         let boss = boss.approver(|_| async { Ok(Answer::approve()) }).handoff(audit).build().unwrap();
         let reply = boss.run("go").await.unwrap();
-        assert_eq!((&*reply.text, &*reply.agent, source.asked()), ("from audit", "audit", 1));
+        assert_eq!((&*reply.text, &*reply.agent, source.asked()), ("from audit", "audit", 1), "{kind:?}");
         assert_eq!(target.prompts()[0].instructions.as_deref(), Some("You audit."));
         assert_eq!(target.prompts()[0].messages.len(), 3, "the whole conversation goes over");
         let texts: Vec<String> = target.results().iter().map(|given| given.text.to_string()).collect();
@@ -45,7 +48,8 @@ agents:
             assert_eq!(texts[0], "send done");
         }
         assert!(texts[1].contains("boss says no"), "{texts:?}");
-        assert!(texts[2].contains("no tool `only_boss`"), "{texts:?}");
+        assert!(texts[2].contains("no tool `only_boss`"), "{kind:?} {texts:?}");
+        assert!(texts[3].contains("audit forbids it"), "{kind:?} {texts:?}");
     }
 }
 
@@ -115,26 +119,55 @@ async fn a_childs_answer_is_the_result_of_the_parents_call() {
 /// B116: a hold two levels down shows on the root's stream with its path, and is decided by its id alone.
 #[tokio::test]
 async fn a_hold_at_depth_two_shows_on_the_root_stream() {
-    let bed = Bed::new(ASK_TOOLS);
-    let deep = Script::new([calls([("send", "{}")]), says("deep")]);
-    let middle = Script::new([calls([("ask_deep", r#"{"task":"dig"}"#)]), says("middle")]);
-    let root = Script::new([calls([("ask_middle", r#"{"task":"go down"}"#)]), says("top")]);
-    let deep = bed.named("deep", &deep, |builder| builder);
-    let middle = bed.named("middle", &middle, |builder| builder.sub_agent(deep));
-    let mut stream = bed.agent_with(&root, |builder| builder.sub_agent(middle)).stream("go");
-    let (mut held, mut texts) = (Vec::new(), Vec::new());
-    while let Some(event) = stream.next().await {
-        match event {
-            RunEvent::Held { hold } => {
-                held.push(agents(&hold).join("/"));
-                bed.approve(&hold).await;
+    for kind in EVERY {
+        let (_stores, bed) = restart_under(kind, ASK_TOOLS).await;
+        let deep = Script::new([calls([("send", "{}")]), says("deep")]);
+        let middle = Script::new([calls([("ask_deep", r#"{"task":"dig"}"#)]), says("middle")]);
+        let root = Script::new([calls([("ask_middle", r#"{"task":"go down"}"#)]), says("top")]);
+        let deep = bed.named("deep", &deep, |builder| builder);
+        let middle = bed.named("middle", &middle, |builder| builder.sub_agent(deep));
+        let mut stream = bed.agent_with(&root, |builder| builder.sub_agent(middle)).stream("go");
+        let (mut held, mut texts) = (Vec::new(), Vec::new());
+        while let Some(event) = stream.next().await {
+            match event {
+                RunEvent::Held { hold } => {
+                    held.push(agents(&hold).join("/"));
+                    bed.approve(&hold).await;
+                }
+                RunEvent::Text { place, text, .. } => texts.push((place.agents.len(), text.to_string())),
+                _ => {}
             }
-            RunEvent::Text { place, text, .. } => texts.push((place.agents.len(), text.to_string())),
-            _ => {}
         }
+        assert_eq!(held, ["boss/middle/deep"]);
+        assert_eq!(texts, [(3, "deep".to_owned()), (2, "middle".to_owned()), (1, "top".to_owned())]);
     }
-    assert_eq!(held, ["boss/middle/deep"]);
-    assert_eq!(texts, [(3, "deep".to_owned()), (2, "middle".to_owned()), (1, "top".to_owned())]);
+}
+
+/// B116: after a restart the hold two levels down is the first thing that the root's stream shows.
+#[tokio::test]
+async fn a_hold_at_depth_two_shows_on_the_root_stream_after_a_restart() {
+    for kind in DURABLE {
+        let (stores, bed) = restart_under(kind, ASK_TOOLS).await;
+        let nested = |bed: &Bed, root: &Script, middle: &Script, deep: &Script| {
+            let deep = bed.named("deep", deep, |builder| builder);
+            let middle = bed.named("middle", middle, |builder| builder.sub_agent(deep));
+            bed.agent_with(root, |builder| builder.sub_agent(middle)).session("s")
+        };
+        let root = Script::new([calls([("ask_middle", r#"{"task":"go down"}"#)])]);
+        let middle = Script::new([calls([("ask_deep", r#"{"task":"dig"}"#)])]);
+        let run = nested(&bed, &root, &middle, &Script::new([calls([("send", "{}")])])).spawn("go");
+        let hold = bed.hold().await;
+        run.park();
+        let bed = reborn_under(&*stores, &bed, ASK_TOOLS).await;
+        let said = |text| Script::new([says(text)]);
+        let mut stream = nested(&bed, &said("top"), &said("middle"), &said("deep")).resume_stream();
+        let first = stream.next().await.unwrap();
+        let RunEvent::Held { hold: shown } = first else { panic!("{kind:?} {first:?}") };
+        assert_eq!((shown.id, agents(&shown).join("/")), (hold.id, "boss/middle/deep".to_owned()), "{kind:?}");
+        bed.approve(&shown).await;
+        assert_eq!(&*stream.reply().await.unwrap().text, "top", "{kind:?}");
+        assert_eq!(bed.ran(), ["send {}"], "{kind:?}");
+    }
 }
 
 /// A boss who gives tasks to `ann` and `bo` at once, and one to `late` in the background.
@@ -176,6 +209,28 @@ async fn holds_of_parallel_and_background_children_are_not_lost() {
         assert_eq!((&*reply.text, reply.turns), ("all", 9), "{kind:?}");
         let Some(Message::User { text }) = script.prompts()[2].messages.last().cloned() else { panic!() };
         assert_eq!(&*text, "[agent late finished: from late]", "{kind:?}");
+    }
+}
+
+/// B118: the root's stream alone shows the holds of all children, each once and as its own, and is enough to decide them.
+#[tokio::test]
+async fn holds_of_children_show_on_the_root_stream() {
+    for kind in EVERY {
+        let (_stores, bed) = restart_under(kind, ASK_TOOLS).await;
+        let work = |say| Script::new([calls([("send", "{}")]), says(say)]);
+        let script = Script::new([calls(TASKS), says("so far"), says("all")]);
+        let mut stream = family(&bed, &script, [&work("a"), &work("b"), &work("c")]).stream("go");
+        let mut seen = Vec::new();
+        while let Some(event) = stream.next().await {
+            if let RunEvent::Held { hold } = event {
+                seen.push(agents(&hold).join("/"));
+                bed.approve(&hold).await;
+            }
+        }
+        seen.sort();
+        assert_eq!(seen, ["boss/ann", "boss/bo", "boss/late"], "{kind:?}");
+        assert_eq!(&*stream.reply().await.unwrap().text, "all", "{kind:?}");
+        assert_eq!(bed.ran().len(), 3, "{kind:?}");
     }
 }
 
@@ -261,10 +316,11 @@ async fn too_deep_is_refused_before_anybody_is_asked() {
 /// B115: what the child may do is the strictest of both policies, unless the parent lets it follow its own.
 #[tokio::test]
 async fn inner_calls_take_the_strictest_of_both_policies() {
-    for (rule, asked) in [("allow: 'agent:*'", true), ("allow: 'agent:*', inside: own", false)] {
+    let rules = [("allow: 'agent:*'", true), ("allow: 'agent:*', inside: own", false)];
+    for (kind, (rule, asked)) in EVERY.into_iter().flat_map(|kind| rules.map(|rule| (kind, rule))) {
         let top = format!("policy: {{ otherwise: ask, rules: [{{ {rule} }}] }}");
         let policy = format!("{top}\nagents: {{ kid: {{ policy: {{ otherwise: allow }} }} }}");
-        let bed = Bed::new(&policy);
+        let (_stores, bed) = restart_under(kind, &policy).await;
         let inner = Script::new([calls([("send", "{}")]), says("did")]);
         let kid = bed.named("kid", &inner, |builder| builder);
         let script = Script::new([calls([("ask_kid", r#"{"task":"t"}"#)]), says("ok")]);
@@ -273,29 +329,60 @@ async fn inner_calls_take_the_strictest_of_both_policies() {
             bed.approve(&bed.hold().await).await;
         }
         run.await.unwrap();
-        assert_eq!(bed.log().await.contains(&"hold.opened"), asked);
+        assert_eq!(bed.log().await.contains(&"hold.opened"), asked, "{kind:?}");
+    }
+}
+
+/// B115: a child that follows its own policy is still bound by what its parent denies and by what it must ask about.
+#[tokio::test]
+async fn a_childs_own_policy_lifts_no_deny_and_no_must_ask() {
+    let policy = "
+policy:
+  otherwise: ask
+  rules:
+    - { allow: 'agent:*', inside: own }
+    - { deny: drop, reason: never }
+    - { ask: send, human: required }
+agents: { kid: { policy: { otherwise: allow, rules: [{ allow: '*' }] } } }
+";
+    for kind in EVERY {
+        let (_stores, bed) = restart_under(kind, policy).await;
+        let inner = Script::new([calls([("read", "{}"), ("drop", "{}"), ("send", "{}")]), says("did")]);
+        let kid = bed.named("kid", &inner, |builder| builder);
+        let script = Script::new([calls([("ask_kid", r#"{"task":"t"}"#)]), says("ok")]);
+        let run = bed.agent_with(&script, |builder| builder.sub_agent(kid)).spawn("go");
+        let hold = bed.hold().await;
+        assert_eq!((&*hold.call.facts.tool.name, agents(&hold).join("/")), ("send", "boss/kid".to_owned()), "{kind:?}");
+        bed.answer(&hold, Answer::deny("not now")).await;
+        run.await.unwrap();
+        let texts: Vec<_> = inner.results().iter().map(|given| given.text.to_string()).collect();
+        assert_eq!(texts[0], "read done", "{kind:?}: its own policy lets it");
+        assert!(texts[1].contains("never") && texts[2].contains("not now"), "{kind:?} {texts:?}");
+        assert_eq!(bed.ran(), ["read {}"], "{kind:?}");
     }
 }
 
 /// B97, B118: cancelling a run ends what its children wait for, in front and in the background.
 #[tokio::test]
 async fn cancelling_reaches_every_child() {
-    let bed = Bed::new(ASK_TOOLS);
-    let work = || Script::new([calls([("send", "{}")])]);
-    let kid = bed.named("kid", &work(), |builder| builder);
-    let late = bed.named("late", &work(), |builder| builder);
-    let script = Script::new([
-        calls([("ask_late", r#"{"task":"t"}"#)]),
-        calls([("ask_kid", r#"{"task":"t"}"#)]),
-        says("fresh start"),
-    ]);
-    let boss = bed.agent_with(&script, |builder| builder.sub_agent(kid).background_agent(late));
-    let run = boss.session("s").spawn("go");
-    bed.holds_open(2).await;
-    run.cancel();
-    assert!(run.await.is_err());
-    assert!(bed.holds().await.is_empty());
-    assert_eq!(&*boss.session("s").run("again").await.unwrap().text, "fresh start");
+    for kind in EVERY {
+        let (_stores, bed) = restart_under(kind, ASK_TOOLS).await;
+        let work = || Script::new([calls([("send", "{}")])]);
+        let kid = bed.named("kid", &work(), |builder| builder);
+        let late = bed.named("late", &work(), |builder| builder);
+        let script = Script::new([
+            calls([("ask_late", r#"{"task":"t"}"#)]),
+            calls([("ask_kid", r#"{"task":"t"}"#)]),
+            says("fresh start"),
+        ]);
+        let boss = bed.agent_with(&script, |builder| builder.sub_agent(kid).background_agent(late));
+        let run = boss.session("s").spawn("go");
+        bed.holds_open(2).await;
+        run.cancel();
+        assert!(run.await.is_err(), "{kind:?}");
+        assert!(bed.holds().await.is_empty(), "{kind:?}");
+        assert_eq!(&*boss.session("s").run("again").await.unwrap().text, "fresh start");
+    }
 }
 
 /// B94, B116: a child's hold may end the whole run, and the conversation goes on with a whole history.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use countersign::gate::{Authorized, HookAnswer};
 use countersign::{Answer, Definition, Gate, Json, Policy, Running, ToolError};
-use countersign_agent::model::{Message, ModelError};
-use countersign_agent::{Agent, AgentError, RunError, tool};
+use countersign_agent::model::{Message, ModelError, Stop};
+use countersign_agent::{Agent, AgentError, RunError, RunEvent, tool};
 
 use crate::bed::{ALLOW, ASK, Bed, MIXED, Ran, Script, Turn, calls, recorder, says};
 
@@ -281,6 +281,28 @@ async fn calls_of_a_refused_answer_are_not_proposed() {
     let bed = Bed::new(ALLOW);
     let script = Script::new([Turn::Refuse("send")]);
     let reply = bed.agent(&script).run("go").await.unwrap();
-    assert_eq!((&*reply.text, reply.turns), ("I would", 1));
+    assert_eq!((&*reply.text, reply.turns, reply.stop), ("I would", 1, Stop::Refused));
     assert!(bed.ran().is_empty() && bed.log().await.is_empty());
+}
+
+/// An answer that reached the bound on tokens says so: on the stream, in the reply, later too, and to a parent's model.
+#[tokio::test]
+async fn an_answer_that_was_cut_never_passes_for_a_whole_one() {
+    let bed = Bed::new(ALLOW);
+    let kid = bed.named("kid", &Script::new([Turn::Short("half an")]), |builder| builder);
+    let script = Script::new([calls([("ask_kid", r#"{"task":"t"}"#)]), Turn::Short("no more than")]);
+    let agent = bed.agent_with(&script, |builder| builder.sub_agent(kid));
+    let mut stream = agent.session("s").stream("go");
+    let mut stops = Vec::new();
+    while let Some(event) = stream.next().await {
+        if matches!(event, RunEvent::Turn { .. } | RunEvent::Done(_)) {
+            stops.push(serde_json::to_value(&event).unwrap()["stop"].as_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(stops, ["calls", "length", "length", "length"]);
+    let reply = stream.reply().await.unwrap();
+    assert_eq!((&*reply.text, reply.stop), ("no more than", Stop::Length));
+    assert_eq!(agent.resume("s").await.unwrap(), reply, "it is written down");
+    let given = script.result();
+    assert!(given.text.starts_with("half an [the answer was cut"), "{given:?}");
 }

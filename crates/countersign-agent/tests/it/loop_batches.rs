@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use countersign::store::CallFilter;
 use countersign::tool::FnTool;
-use countersign::{Answer, Definition, Json, ToolError};
-use countersign_agent::Batch;
+use countersign::{Answer, CallState, Definition, Json, ToolError, Who};
+use countersign_agent::{Batch, RunError};
+use futures::FutureExt as _;
 use tokio::sync::Notify;
 
 use crate::bed::{ALLOW, ASK, Bed, EVERY, MIXED, Ran, Script, Turn, calls, says};
@@ -32,7 +33,7 @@ async fn ran(bed: &Bed, count: usize) {
 }
 
 /// Waits until all but so many calls have ended. Parked while it runs, a call would be in doubt.
-async fn all_ended_but(bed: &Bed, open: usize) {
+pub(crate) async fn all_ended_but(bed: &Bed, open: usize) {
     loop {
         let moved = bed.gate.store().bell().listen_any();
         let all = bed.gate.store().calls(CallFilter::default()).await.unwrap();
@@ -100,6 +101,92 @@ async fn siblings_keep_their_ends_and_their_order_through_a_restart() {
     }
 }
 
+/// A tool that says when it runs, and ends when it is told to.
+fn slow(began: &Arc<Notify>, end: &Arc<Notify>) -> FnTool {
+    let (began, end) = (Arc::clone(began), Arc::clone(end));
+    countersign::tool::tool(Definition::new("slow", "Takes its time."), move |_| {
+        let (began, end) = (Arc::clone(&began), Arc::clone(&end));
+        async move {
+            began.notify_one();
+            end.notified().await;
+            Ok(Json::string("slow done"))
+        }
+    })
+}
+
+async fn states(bed: &Bed) -> Vec<(String, CallState)> {
+    let calls = bed.gate.store().calls(CallFilter::default()).await.unwrap();
+    calls.iter().map(|call| (call.facts.tool.to_string(), call.state)).collect()
+}
+
+const FREE_BUT_SEND: &str = "otherwise: ask\nrules: [{ allow: [slow, until, 'agent:*'] }]";
+
+/// B75: an error beside a running tool waits for its end and not for people; whoever goes on finds all three.
+#[tokio::test]
+async fn an_error_leaves_no_running_sibling_in_doubt() {
+    for kind in EVERY {
+        let (_stores, bed) = restart_under(kind, FREE_BUT_SEND).await;
+        let (began, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let agent = |boss: &Script, kid: &Script| {
+            let kid = bed.named("kid", kid, |builder| builder);
+            bed.agent_with(boss, |builder| builder.tool(slow(&began, &end)).sub_agent(kid)).session("s")
+        };
+        let wanted = [("slow", "{}"), ("send", "{}"), ("ask_kid", r#"{"task":"t"}"#)];
+        let fails = Script::default();
+        let mut run = agent(&Script::new([calls(wanted)]), &fails).spawn("go");
+        began.notified().await;
+        bed.hold().await;
+        while fails.asked() == 0 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+            assert!((&mut run).now_or_never().is_none(), "{kind:?}: a tool still runs");
+        }
+        end.notify_one();
+        assert!(matches!(run.await, Err(RunError::Model(_))), "{kind:?}");
+        let ends = [("slow", CallState::Succeeded), ("send", CallState::Pending), ("agent:kid", CallState::Succeeded)];
+        assert_eq!(states(&bed).await, ends.map(|(tool, state)| (tool.to_owned(), state)), "{kind:?}");
+        let boss = Script::new([says("ok")]);
+        let run = agent(&boss, &Script::new([says("kid done")])).resume_spawn();
+        bed.approve(&bed.hold().await).await;
+        run.await.unwrap();
+        assert_eq!(texts(&boss), ["slow done", "send done", "kid done"], "{kind:?}");
+    }
+}
+
+/// B75, B118: an error of the parent waits for the tool that its child in the background runs.
+#[tokio::test]
+async fn an_error_leaves_no_child_in_the_background_in_doubt() {
+    for kind in EVERY {
+        let (_stores, bed) = restart_under(kind, FREE_BUT_SEND).await;
+        let (began, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let late = Script::new([calls([("slow", "{}")])]);
+        let late = bed.named("late", &late, |builder| builder.tool(slow(&began, &end)));
+        let runs = Arc::clone(&began);
+        let until = countersign::tool::tool(Definition::new("until", "Waits for the child."), move |_| {
+            let runs = Arc::clone(&runs);
+            async move {
+                runs.notified().await;
+                Ok(Json::empty())
+            }
+        });
+        let boss = Script::new([calls([("ask_late", r#"{"task":"t"}"#)]), calls([("until", "{}")])]);
+        let mut run = bed.agent_with(&boss, |builder| builder.tool(until).background_agent(late)).spawn("go");
+        while boss.asked() < 3 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+            assert!((&mut run).now_or_never().is_none(), "{kind:?}: a tool still runs");
+        }
+        end.notify_one();
+        assert!(matches!(run.await, Err(RunError::Model(_))), "{kind:?}");
+        let ended = states(&bed).await;
+        assert!(ended.iter().all(|(_, state)| *state == CallState::Succeeded), "{kind:?} {ended:?}");
+    }
+}
+
 /// B71: independent calls really run at the same time.
 #[tokio::test]
 async fn independent_calls_run_at_once() {
@@ -125,7 +212,7 @@ async fn independent_calls_run_at_once() {
     }
 }
 
-/// B72, B76: all holds of a turn are open at once, in order, and decided in any order.
+/// B72, B76: all holds of a turn are open at once, in order, and decided in any order; a bad decision spoils no other.
 #[tokio::test]
 async fn all_holds_of_a_turn_are_open_at_once() {
     for kind in EVERY {
@@ -137,6 +224,10 @@ async fn all_holds_of_a_turn_are_open_at_once() {
         let shown: Vec<&str> = holds.iter().map(|hold| hold.call.facts.arguments.as_str()).collect();
         assert_eq!(shown, [r#"{"n":1}"#, r#"{"n":2}"#, r#"{"n":3}"#], "{kind:?}");
         bed.approve(&holds[2]).await;
+        // A decision that is about something else counts for nothing, and takes nothing from the others.
+        let mut wrong = holds[1].decision(Who::person("ann"), "test", Answer::approve());
+        wrong.digest = holds[0].digest;
+        assert!(bed.gate.decide(holds[1].id, wrong).await.is_err(), "{kind:?}");
         bed.answer(&holds[0], Answer::deny("no")).await;
         assert_eq!(bed.holds_open(1).await[0].id, holds[1].id, "{kind:?}");
         assert_eq!(script.asked(), 1, "{kind:?}: partial decisions ask no model");
@@ -232,22 +323,29 @@ async fn a_free_call_does_not_lapse_at_the_barrier() {
 /// runs, and the time of a tool begins when it does, not when it was asked about.
 #[tokio::test]
 async fn waiting_takes_no_slot_and_no_time_of_the_tool() {
-    let bed = Bed::new(MIXED);
-    let mut wanted = vec![("send", "{}"); 100];
-    wanted.push(("read", "{}"));
-    let script = Script::new([Turn::Call(wanted), says("ok")]);
-    let run = bed.agent(&script).spawn("go");
-    let holds = bed.holds_open(100).await;
-    while bed.ran().is_empty() {
-        tokio::task::yield_now().await;
+    for kind in EVERY {
+        let policy = format!("{MIXED}expires_after: never\n");
+        let (stores, bed) = restart_under(kind, &policy).await;
+        let mut wanted = vec![("send", "{}"); 50];
+        wanted.push(("read", "{}"));
+        let script = Script::new([Turn::Call(wanted), says("ok")]);
+        let run = bed.agent(&script).spawn("go");
+        let holds = bed.holds_open(50).await;
+        while bed.ran().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(bed.ran(), ["read {}"]);
+        let waiting = bed.gate.get(holds[0].call.id).await.unwrap();
+        assert!(waiting.lease.is_none(), "{kind:?}: nothing is claimed while people think");
+        // Far longer than a claim lasts, and than any tool of ours may run.
+        stores.advance(Duration::from_secs(60 * 60)).await;
+        bed.approve(&holds[0]).await;
+        for hold in &holds[1..] {
+            bed.answer(hold, Answer::deny("no")).await;
+        }
+        run.await.unwrap();
+        assert_eq!(&*texts(&script)[0], "send done", "{kind:?}: waiting took nothing of its time");
     }
-    assert_eq!(bed.ran(), ["read {}"]);
-    let waiting = bed.gate.get(holds[0].call.id).await.unwrap();
-    assert!(waiting.lease.is_none(), "nothing is claimed while people think");
-    for hold in &holds {
-        bed.answer(hold, Answer::deny("no")).await;
-    }
-    run.await.unwrap();
 }
 
 /// B73: one call, one hold at a time.

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use countersign::call::Repeat;
 use countersign::testing::TestStore;
-use countersign::{Answer, Definition, Gate, Json, Policy, Store, Who};
+use countersign::{Answer, CallState, Definition, Gate, Json, Policy, Store, Who};
 use countersign_agent::{Agent, RunError};
 use countersign_testkit::stores::Kind;
 
-use crate::bed::{Bed, Script, calls, says};
+use crate::bed::{ALLOW, Bed, Script, calls, recorder, says};
 
 pub(crate) const DURABLE: [Kind; 2] = [Kind::Sqlite, Kind::Postgres];
 const ASK: &str = "otherwise: ask\nrules: [{ allow: [read, 'agent:*'] }]";
@@ -158,6 +159,58 @@ async fn a_tool_that_was_running_is_in_doubt_afterwards() {
         let script = Script::new([says("hm")]);
         build(gate(store), script.clone()).resume("s").await.unwrap();
         assert!(script.result().text.contains("Outcome unknown"), "{kind:?} {:?}", script.result());
+    }
+}
+
+/// B85, B97: a call whose tool is gone after the restart is withdrawn: nobody is asked about what nobody can run.
+#[tokio::test]
+async fn a_call_whose_tool_is_gone_is_withdrawn() {
+    for kind in DURABLE {
+        for approved in [false, true] {
+            let (stores, bed) = restart(kind).await;
+            let script = Script::new([calls([("gone", "{}")])]);
+            let agent = bed.agent_with(&script, |builder| builder.tool(recorder("gone", &bed.ran)));
+            let run = agent.session("s").spawn("go");
+            let hold = bed.hold().await;
+            run.park();
+            if approved {
+                bed.approve(&hold).await;
+            }
+            let bed = reborn(&*stores, &bed).await;
+            let script = Script::new([says("ok")]);
+            bed.agent(&script).resume("s").await.unwrap();
+            assert!(bed.holds().await.is_empty(), "{kind:?}: its question is gone, too");
+            let call = bed.gate.get(hold.call.id).await.unwrap();
+            assert_eq!((call.state, bed.ran().len()), (CallState::Cancelled, 0), "{kind:?}");
+            assert!(script.result().text.contains("This call was cancelled"), "{kind:?} {:?}", script.result());
+        }
+    }
+}
+
+/// B85: a call that may be repeated, and whose tool is gone after the restart, ends once its lease is over.
+#[tokio::test]
+async fn a_running_call_whose_tool_is_gone_comes_to_an_end() {
+    for kind in DURABLE {
+        let (stores, bed) = restart_under(kind, ALLOW).await;
+        let began = Arc::new(tokio::sync::Notify::new());
+        let runs = Arc::clone(&began);
+        let mut definition = Definition::new("gone", "Never ends.");
+        definition.repeat = Repeat::Idempotent;
+        let gone = countersign::tool::tool(definition, move |_| {
+            runs.notify_one();
+            std::future::pending()
+        });
+        let agent = bed.agent_with(&Script::new([calls([("gone", "{}")])]), |builder| builder.tool(gone));
+        let run = agent.session("s").spawn("go");
+        began.notified().await;
+        run.park();
+        let bed = reborn_under(&*stores, &bed, ALLOW).await;
+        stores.advance(std::time::Duration::from_secs(60)).await;
+        let script = Script::new([says("hm")]);
+        bed.agent(&script).resume("s").await.unwrap();
+        assert!(script.result().text.contains("its tool is gone"), "{kind:?} {:?}", script.result());
+        let calls = bed.gate.store().calls(Default::default()).await.unwrap();
+        assert_eq!(calls[0].state, CallState::Failed, "{kind:?}");
     }
 }
 

@@ -136,16 +136,18 @@ async fn a_slow_reader_holds_nobody_up() {
 /// B106: a reader that is gone holds nobody up either, and the run goes on.
 #[tokio::test]
 async fn dropping_the_stream_does_not_end_the_run() {
-    let bed = Bed::new(ASK);
-    let script = Script::new([calls([("send", "{}")]), says("ok")]);
-    let agent = bed.agent(&script);
-    drop(agent.session("s").stream("go"));
-    bed.approve(&bed.hold().await).await;
-    while script.asked() < 2 {
-        tokio::task::yield_now().await;
+    for kind in EVERY {
+        let (_stores, bed) = restart_under(kind, ASK).await;
+        let script = Script::new([calls([("send", "{}")]), says("ok")]);
+        let agent = bed.agent(&script);
+        drop(agent.session("s").stream("go"));
+        bed.approve(&bed.hold().await).await;
+        while script.asked() < 2 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(&*agent.resume("s").await.unwrap().text, "ok");
+        assert_eq!(bed.ran(), ["send {}"]);
     }
-    assert_eq!(&*agent.resume("s").await.unwrap().text, "ok");
-    assert_eq!(bed.ran(), ["send {}"]);
 }
 
 /// B107, B88: a stream that begins late shows what is pending once, nothing that closed before, and one end.

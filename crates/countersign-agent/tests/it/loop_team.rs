@@ -9,7 +9,7 @@ use countersign_agent::model::Model;
 use countersign_agent::tools::Workspace;
 use countersign_agent::{Agent, AgentBuilder, AgentError, RunEvent, Team};
 
-use crate::bed::{ALLOW, Bed, Script, calls, recorder, says};
+use crate::bed::{ALLOW, Bed, EVERY, Script, calls, recorder, says};
 use crate::loop_restart::{DURABLE, reborn_under, restart_under};
 
 /// Both hand over freely; each of the two forbids something, to whoever acts.
@@ -34,29 +34,31 @@ fn team(bed: &Bed, sales: &Script, support: &Script) -> Agent {
 /// B113: a conversation goes there and back, and the rules of all who took part bind, whoever acts.
 #[tokio::test]
 async fn a_conversation_is_handed_over_and_back() {
-    let bed = Bed::new(POLICY);
-    let sales = Script::new([
-        calls([("transfer_to_support", "{}")]),
-        calls([("read", "{}"), ("drop", "{}"), ("send", "{}")]),
-        says("sold"),
-    ]);
-    let support = Script::new([calls([("drop", "{}"), ("read", "{}")]), calls([("transfer_to_sales", "{}")])]);
-    let run = team(&bed, &sales, &support).spawn("go");
-    let hold = bed.hold().await;
-    let path: Vec<&str> = hold.call.facts.path.agents.iter().map(|agent| &**agent).collect();
-    assert_eq!((&*hold.call.facts.tool.name, path), ("send", vec!["support", "sales"]));
-    bed.approve(&hold).await;
-    let reply = run.await.unwrap();
-    assert_eq!((&*reply.text, &*reply.agent), ("sold", "sales"));
-    let texts: Vec<String> = sales.results().iter().map(|given| given.text.to_string()).collect();
-    assert!(texts[0].contains("support says no") && texts[1].contains("sales says no"), "{texts:?}");
-    assert_eq!(bed.ran(), ["send {}"]);
-    let offered = &sales.prompts()[0].tools;
-    assert!(
-        offered
-            .iter()
-            .any(|offer| &*offer.name == "transfer_to_support" && offer.description.contains("Does support."))
-    );
+    for kind in EVERY {
+        let (_stores, bed) = restart_under(kind, POLICY).await;
+        let sales = Script::new([
+            calls([("transfer_to_support", "{}")]),
+            calls([("read", "{}"), ("drop", "{}"), ("send", "{}")]),
+            says("sold"),
+        ]);
+        let support = Script::new([calls([("drop", "{}"), ("read", "{}")]), calls([("transfer_to_sales", "{}")])]);
+        let run = team(&bed, &sales, &support).spawn("go");
+        let hold = bed.hold().await;
+        let path: Vec<&str> = hold.call.facts.path.agents.iter().map(|agent| &**agent).collect();
+        assert_eq!((&*hold.call.facts.tool.name, path), ("send", vec!["support", "sales"]));
+        bed.approve(&hold).await;
+        let reply = run.await.unwrap();
+        assert_eq!((&*reply.text, &*reply.agent), ("sold", "sales"));
+        let texts: Vec<String> = sales.results().iter().map(|given| given.text.to_string()).collect();
+        assert!(texts[0].contains("support says no") && texts[1].contains("sales says no"), "{texts:?}");
+        assert_eq!(bed.ran(), ["send {}"]);
+        let offered = &sales.prompts()[0].tools;
+        assert!(
+            offered
+                .iter()
+                .any(|offer| &*offer.name == "transfer_to_support" && offer.description.contains("Does support."))
+        );
+    }
 }
 
 /// B113: going round in circles adds nobody to the path and drops nobody from it, and only the run's limits end it.

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use countersign::testing::TestStore;
 use countersign::{Answer, CallState, Definition, Gate, Json, RefusalKind};
 use countersign_agent::{Agent, RunError, RunEvent};
 use tokio::sync::Notify;
 
 use crate::bed::{ALLOW, ASK, Bed, EVERY, MIXED, Script, calls, recorder, says};
+use crate::loop_batches::all_ended_but;
 use crate::loop_restart::{reborn_under, restart_under};
 
 const STOP: &str = "otherwise: ask\nrules: [{ ask: send, expires_after: 1m, on_expired: stop_run }]";
@@ -26,29 +28,39 @@ async fn an_expired_hold_is_a_refusal_and_the_loop_goes_on() {
     assert!(bed.ran().is_empty());
 }
 
+/// Approves the second of two calls, lets it end, and lets the time of the first pass.
+async fn let_the_first_expire(stores: &dyn TestStore, bed: &Bed) {
+    bed.approve(&bed.holds_open(2).await[1]).await;
+    all_ended_but(bed, 1).await;
+    stores.advance(Duration::from_secs(61)).await;
+    bed.gate.sweep().await.unwrap();
+}
+
 /// B94: with `stop_run` the run ends with an error: from run, on the stream and on the handle alike.
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn an_expired_hold_may_end_the_run_on_every_face() {
-    let bed = Bed::new(STOP);
-    let script = || Script::new([calls([("send", "{}"), ("read", "{}")]), says("not reached")]);
-    let agent = bed.agent(&script());
-    let session = agent.session("a");
-    let ran = tokio::join!(session.run("go"), async { bed.approve(&bed.holds_open(2).await[1]).await }).0;
-    assert!(matches!(&ran, Err(RunError::Expired { tool, .. }) if &**tool == "send"), "{ran:?}");
-    assert_eq!(bed.ran(), ["read {}"], "a sibling comes to its own end");
-    assert!(matches!(agent.resume("a").await, Err(RunError::Expired { .. })), "it stays ended");
+    for kind in EVERY {
+        let (stores, bed) = restart_under(kind, STOP).await;
+        let script = || Script::new([calls([("send", "{}"), ("read", "{}")]), says("not reached")]);
+        let agent = bed.agent(&script());
+        let session = agent.session("a");
+        let ran = tokio::join!(session.run("go"), let_the_first_expire(&*stores, &bed)).0;
+        assert!(matches!(&ran, Err(RunError::Expired { tool, .. }) if &**tool == "send"), "{kind:?} {ran:?}");
+        assert_eq!(bed.ran(), ["read {}"], "{kind:?}: a sibling comes to its own end");
+        assert!(matches!(agent.resume("a").await, Err(RunError::Expired { .. })), "{kind:?}: it stays ended");
 
-    let handle = bed.agent(&script()).spawn("go");
-    bed.approve(&bed.holds_open(2).await[1]).await;
-    assert!(matches!(handle.await, Err(RunError::Expired { .. })));
+        let handle = bed.agent(&script()).spawn("go");
+        let_the_first_expire(&*stores, &bed).await;
+        assert!(matches!(handle.await, Err(RunError::Expired { .. })), "{kind:?}");
 
-    let mut stream = bed.agent(&script()).stream("go");
-    bed.approve(&bed.holds_open(2).await[1]).await;
-    let mut last = None;
-    while let Some(event) = stream.next().await {
-        last = Some(event);
+        let mut stream = bed.agent(&script()).stream("go");
+        let_the_first_expire(&*stores, &bed).await;
+        let mut last = None;
+        while let Some(event) = stream.next().await {
+            last = Some(event);
+        }
+        assert!(matches!(last, Some(RunEvent::Failed { error }) if error.contains("in time")), "{kind:?}");
     }
-    assert!(matches!(last, Some(RunEvent::Failed { error }) if error.contains("in time")));
 }
 
 /// B94, B111: after such an end the conversation goes on with a whole history.
@@ -114,59 +126,65 @@ async fn a_blocking_approver_does_not_stop_the_clock() {
 /// B97, B98, B111: cancelling a run withdraws its holds and nothing of another run; the conversation can go on.
 #[tokio::test]
 async fn cancelling_a_run_withdraws_its_holds_and_touches_no_other() {
-    let bed = Bed::new(MIXED);
-    let script = Script::new([calls([("send", "{}"), ("read", "{}")]), says("after all")]);
-    let other = Script::new([calls([("send", "{}")]), says("done")]);
-    let agent = bed.agent(&script);
-    let untouched = bed.agent(&other).spawn("go");
-    let theirs = bed.hold().await;
-    let run = agent.session("s").spawn("go");
-    let holds = bed.holds_open(2).await;
-    run.cancel();
-    assert!(matches!(run.await, Err(RunError::Cancelled)));
-    let mine = holds.iter().find(|hold| hold.id != theirs.id).unwrap();
-    let ended = bed.gate.get(mine.call.id).await.unwrap();
-    assert_eq!((ended.state, ended.refusal.as_ref().unwrap().kind), (CallState::Cancelled, RefusalKind::Cancelled));
-    assert!(matches!(agent.resume("s").await, Err(RunError::Cancelled)));
+    for kind in EVERY {
+        let (_stores, bed) = restart_under(kind, MIXED).await;
+        let script = Script::new([calls([("send", "{}"), ("read", "{}")]), says("after all")]);
+        let other = Script::new([calls([("send", "{}")]), says("done")]);
+        let agent = bed.agent(&script);
+        let untouched = bed.agent(&other).spawn("go");
+        let theirs = bed.hold().await;
+        let run = agent.session("s").spawn("go");
+        let holds = bed.holds_open(2).await;
+        run.cancel();
+        assert!(matches!(run.await, Err(RunError::Cancelled)), "{kind:?}");
+        let mine = holds.iter().find(|hold| hold.id != theirs.id).unwrap();
+        let ended = bed.gate.get(mine.call.id).await.unwrap();
+        assert_eq!(
+            (ended.state, ended.refusal.as_ref().unwrap().kind),
+            (CallState::Cancelled, RefusalKind::Cancelled),
+            "{kind:?}"
+        );
+        assert!(matches!(agent.resume("s").await, Err(RunError::Cancelled)), "{kind:?}");
 
-    assert_eq!(&*agent.session("s").run("and now?").await.unwrap().text, "after all");
-    let prompts = script.prompts();
-    let countersign_agent::model::Message::Results { results } = &prompts[1].messages[2] else { panic!() };
-    assert!(results[0].text.contains("This call was cancelled"), "{results:?}");
-    assert_eq!(bed.holds().await[0].id, theirs.id);
-    bed.approve(&theirs).await;
-    untouched.await.unwrap();
+        assert_eq!(&*agent.session("s").run("and now?").await.unwrap().text, "after all");
+        let prompts = script.prompts();
+        let countersign_agent::model::Message::Results { results } = &prompts[1].messages[2] else { panic!() };
+        assert!(results[0].text.contains("This call was cancelled"), "{results:?}");
+        assert_eq!(bed.holds().await[0].id, theirs.id, "{kind:?}");
+        bed.approve(&theirs).await;
+        untouched.await.unwrap();
+    }
 }
 
 /// B97: a tool that runs when its run is cancelled is in doubt: nobody knows how far it came.
 #[tokio::test]
 async fn cancelling_leaves_a_running_tool_in_doubt() {
-    let bed = Bed::new(ALLOW);
-    let began = Arc::new(Notify::new());
-    let script = Script::new([calls([("slow", "{}"), ("read", "{}")]), says("hm")]);
-    let signal = Arc::clone(&began);
-    let slow = countersign::tool::tool(Definition::new("slow", "Never ends."), move |_| {
-        let began = Arc::clone(&signal);
-        async move {
-            began.notify_one();
-            std::future::pending::<()>().await;
-            Ok(Json::empty())
-        }
-    });
-    let agent = bed.agent_with(&script, |builder| builder.tool(slow));
-    let run = agent.session("s").spawn("go");
-    began.notified().await;
-    while bed.ran().is_empty() {
-        tokio::task::yield_now().await;
+    for kind in EVERY {
+        let (_stores, bed) = restart_under(kind, ALLOW).await;
+        let began = Arc::new(Notify::new());
+        let script = Script::new([calls([("slow", "{}"), ("read", "{}")]), says("hm")]);
+        let signal = Arc::clone(&began);
+        let slow = countersign::tool::tool(Definition::new("slow", "Never ends."), move |_| {
+            let began = Arc::clone(&signal);
+            async move {
+                began.notify_one();
+                std::future::pending::<()>().await;
+                Ok(Json::empty())
+            }
+        });
+        let agent = bed.agent_with(&script, |builder| builder.tool(slow));
+        let run = agent.session("s").spawn("go");
+        began.notified().await;
+        all_ended_but(&bed, 1).await;
+        run.cancel();
+        assert!(matches!(run.await, Err(RunError::Cancelled)), "{kind:?}");
+        assert!(bed.log().await.contains(&"call.in_doubt"));
+        agent.session("s").run("and now?").await.unwrap();
+        let prompts = script.prompts();
+        let countersign_agent::model::Message::Results { results } = &prompts[1].messages[2] else { panic!() };
+        assert!(results[0].text.contains("Outcome unknown"), "{results:?}");
+        assert_eq!(&*results[1].text, "read done", "what ended keeps its result");
     }
-    run.cancel();
-    assert!(matches!(run.await, Err(RunError::Cancelled)));
-    assert!(bed.log().await.contains(&"call.in_doubt"));
-    agent.session("s").run("and now?").await.unwrap();
-    let prompts = script.prompts();
-    let countersign_agent::model::Message::Results { results } = &prompts[1].messages[2] else { panic!() };
-    assert!(results[0].text.contains("Outcome unknown"), "{results:?}");
-    assert_eq!(&*results[1].text, "read done", "what ended keeps its result");
 }
 
 /// B109: a run's time is wall-clock time: when it is up the run is cancelled, and its holds are gone.

@@ -3,6 +3,7 @@
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
+use countersign::Gate;
 use countersign::policy::Unattended;
 use countersign::show::escape;
 use countersign_agent::{Reply, RunError, Session};
@@ -12,7 +13,7 @@ use crate::fault::Fault;
 use crate::out::{self, Cell};
 use crate::person::person;
 use crate::prompt;
-use crate::run::{Asking, Attended, Scene, Talk, There, Typist, all_sessions, open_store, settle};
+use crate::run::{Asking, Attended, Scene, Talk, There, Typist, all_sessions, open_store, settle, show_history};
 use crate::settings::Place;
 
 /// Run an agent in the terminal; you are asked where the rules say so
@@ -83,7 +84,8 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     let session = scene.agent.session(name).requester(person().id);
     let asking = asking(&scene, attended);
     let mut talk = Talk::new(scene.gate.clone(), attended, asking, form, wishes)?;
-    let ended = Visit { args: &args, session, attended, prompt: scene.prompt.clone() }.go(&mut talk).await;
+    let visit = Visit { args: &args, session, gate: &scene.gate, attended, prompt: scene.prompt.clone() };
+    let ended = visit.go(&mut talk).await;
     if let Err(error) = scene.gate.checkpoint().await {
         out::warn(format_args!("the record could not be signed: {}", out::safe_lines(&error.to_string())));
     }
@@ -110,6 +112,7 @@ fn asking(scene: &Scene, attended: Attended) -> Asking {
 struct Visit<'a> {
     args: &'a Args,
     session: Session,
+    gate: &'a Gate,
     attended: Attended,
     prompt: Option<String>,
 }
@@ -129,7 +132,7 @@ impl Visit<'_> {
 
     /// Answers once.
     async fn once(&self, talk: &mut Talk, prompt: Option<String>) -> Result<(), Fault> {
-        self.say_session();
+        self.say_session().await?;
         let stream = match prompt {
             Some(prompt) => self.session.stream(prompt),
             None => self.session.resume_stream(),
@@ -143,7 +146,7 @@ impl Visit<'_> {
     }
 
     async fn conversation(&self, talk: &mut Talk) -> Result<(), Fault> {
-        self.say_session();
+        self.say_session().await?;
         out::say(out::paint(out::DIM, "Ctrl-C stops a run, Ctrl-D ends."));
         if self.args.resume.is_some() {
             report(talk.attend(self.session.resume_stream()).await?);
@@ -167,9 +170,14 @@ impl Visit<'_> {
         }
     }
 
-    fn say_session(&self) {
+    /// Says which session this is, and to somebody who comes back to it what was said there.
+    async fn say_session(&self) -> Result<(), Fault> {
         let words = format!("session {}", escape(self.session.id()));
         out::say(out::paint(out::DIM, words));
+        match (&self.args.resume, self.attended) {
+            (Some(_), Attended::Yes) => show_history(self.gate.store(), self.session.id()).await,
+            _ => Ok(()),
+        }
     }
 }
 

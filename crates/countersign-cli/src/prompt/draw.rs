@@ -10,8 +10,10 @@ use super::dialog::{Dialog, Stage};
 use super::input::Input;
 use crate::out::{fit, paint};
 
-/// Rows around the text: both borders, the rule between, bar and explanation.
-const AROUND: usize = 5;
+/// Rows around the text beside the bar and its explanation: both borders, and the rule between.
+const AROUND: usize = 3;
+/// Rows that the text keeps, however long the explanation is.
+const LEAST: usize = 3;
 
 /// The smallest screen a question is drawn on.
 pub(crate) const SMALLEST: (usize, usize) = (40, 10);
@@ -35,7 +37,8 @@ pub(crate) fn draw(dialog: &mut Dialog, size: (usize, usize), left: Option<Durat
         return Screen { rows: rows.into_iter().take(size.1).collect(), cursor: None };
     }
     let width = (size.0 - 4).min(116);
-    let room = size.1 - AROUND;
+    let foot = Foot::of(dialog, now, width, size.1.saturating_sub(AROUND + LEAST));
+    let room = size.1.saturating_sub(AROUND + foot.rows()).max(1);
     dialog.lay_out(width);
     let mut frame = Frame { width, screen: Screen::default() };
     frame.top(&dialog.question.view.title, left);
@@ -47,8 +50,65 @@ pub(crate) fn draw(dialog: &mut Dialog, size: (usize, usize), left: Option<Durat
         }
         Stage::Editing(input) => frame.writing("The arguments, as JSON:", input, room),
     }
-    frame.bar(dialog, now);
+    // What was drawn counts as shown, which may have woken a choice.
+    let left = size.1.saturating_sub(frame.screen.rows.len() + 1);
+    frame.foot(&Foot::of(dialog, now, width, left), dialog);
     frame.screen
+}
+
+/// What stands below the text: the choices, and what comes of the one in focus. Both take as many rows as they need.
+struct Foot {
+    /// The rows of the bar, painted, and how wide each is.
+    bar: Vec<(String, usize)>,
+    explanation: Vec<String>,
+}
+
+impl Foot {
+    /// The choices whole, and of the explanation what fits into so many rows with them.
+    fn of(dialog: &Dialog, now: Duration, width: usize, rows: usize) -> Foot {
+        let bar = bar(dialog, now, width);
+        let words = countersign::show::escape(&dialog.explanation(now));
+        let mut explanation = countersign::show::wrap(&words, width);
+        let most = rows.saturating_sub(bar.len()).max(1);
+        if explanation.len() > most {
+            let rest = explanation.split_off(most - 1).concat();
+            explanation.push(fit(&rest, width));
+        }
+        Foot { bar, explanation }
+    }
+
+    fn rows(&self) -> usize {
+        self.bar.len() + self.explanation.len()
+    }
+}
+
+/// The choices on as many rows as they need, so that the one in focus is always seen.
+fn bar(dialog: &Dialog, now: Duration, width: usize) -> Vec<(String, usize)> {
+    let mut rows: Vec<(String, usize)> = vec![(String::new(), 0)];
+    for (index, choice) in dialog.bar().iter().enumerate() {
+        let asleep = dialog.asleep(*choice, now);
+        let name = match asleep {
+            true => format!("{} ({})", choice.letter(), choice.label()),
+            false => format!("{} {}", choice.letter(), choice.label()),
+        };
+        let (item, style) = match (index == dialog.focus, asleep) {
+            (true, _) => (format!("[{name}]"), BOLD.invert()),
+            (false, true) => (format!(" {name} "), DIM),
+            (false, false) => (format!(" {name} "), Style::new()),
+        };
+        let item = fit(&item, width);
+        let used = rows.last().map_or(0, |(_, used)| *used);
+        if used > 0 && used + 1 + item.width() > width {
+            rows.push((String::new(), 0));
+        }
+        if let Some((painted, used)) = rows.last_mut() {
+            let gap = if *used == 0 { "" } else { " " };
+            painted.push_str(gap);
+            painted.push_str(&paint(style, &item));
+            *used += gap.len() + item.width();
+        }
+    }
+    rows
 }
 
 /// A box in the making.
@@ -83,9 +143,12 @@ impl Frame {
     }
 
     fn writing(&mut self, heading: &str, input: &Input, room: usize) {
-        self.row(BOLD, heading);
+        let headings = countersign::show::wrap(heading, self.width);
+        for heading in &headings {
+            self.row(BOLD, heading);
+        }
         let (rows, (row, column)) = input.rows(self.width);
-        let height = room.saturating_sub(1).min(rows.len().max(3));
+        let height = room.saturating_sub(headings.len()).max(1).min(rows.len().max(3));
         let top = row.saturating_sub(height.saturating_sub(1));
         for text in rows.iter().skip(top).take(height) {
             self.row(Style::new(), text);
@@ -93,36 +156,18 @@ impl Frame {
         for _ in rows.len().saturating_sub(top).min(height)..height {
             self.row(Style::new(), "");
         }
-        self.screen.cursor = Some((column + 2, 2 + row - top));
+        self.screen.cursor = Some((column + 2, 1 + headings.len() + row - top));
         self.rule("");
     }
 
-    fn bar(&mut self, dialog: &Dialog, now: Duration) {
-        let choices = dialog.bar();
-        let mut plain = String::new();
-        let mut painted = String::new();
-        for (index, choice) in choices.iter().enumerate() {
-            let asleep = dialog.asleep(*choice, now);
-            let name = match asleep {
-                true => format!("{} ({})", choice.letter(), choice.label()),
-                false => format!("{} {}", choice.letter(), choice.label()),
-            };
-            let (item, style) = match (index == dialog.focus, asleep) {
-                (true, _) => (format!("[{name}]"), BOLD.invert()),
-                (false, true) => (format!(" {name} "), DIM),
-                (false, false) => (format!(" {name} "), Style::new()),
-            };
-            plain.push_str(&item);
-            plain.push(' ');
-            painted.push_str(&paint(style, &item));
-            painted.push(' ');
-        }
-        match plain.width() <= self.width {
-            true => self.painted_row(&painted, plain.width()),
-            false => self.row(Style::new(), &fit(&plain, self.width)),
+    fn foot(&mut self, foot: &Foot, dialog: &Dialog) {
+        for (painted, width) in &foot.bar {
+            self.painted_row(painted, *width);
         }
         let style = if dialog.notice.is_some() { WAIT } else { Style::new() };
-        self.row(style, &fit(&countersign::show::escape(&dialog.explanation(now)), self.width));
+        for row in &foot.explanation {
+            self.row(style, row);
+        }
         let keys = fit(keys(&dialog.stage), self.width);
         let rest = (self.width + 1).saturating_sub(keys.width());
         self.screen.rows.push(format!("└─{}{}┘", paint(DIM, &keys), "─".repeat(rest)));

@@ -268,6 +268,41 @@ fn the_box_says_everything_without_colour() {
     }
 }
 
+/// B126: in a narrow window, too, the choice in focus is on the screen, and a notice says all it has to say.
+#[test]
+fn a_narrow_window_cuts_neither_choices_nor_notices() {
+    let whole = |screen: &str| screen.lines().map(|row| row.trim_matches(['│', ' '])).collect::<String>();
+    for size in [(40, 10), (40, 14), (60, 12)] {
+        let mut person = Person::before(30);
+        person.size = size;
+        for (stage, keys) in [(None, 5), (Some('m'), 4)] {
+            stage.map(|stage| person.press(KeyCode::Char(stage)));
+            for _ in 0..keys {
+                let screen = person.look();
+                let focus = screen.find('[').unwrap_or_else(|| panic!("nothing has the focus: {screen}"));
+                assert!(screen[focus..].split('\n').next().unwrap().contains(']'), "{screen}");
+                person.press(KeyCode::Right);
+            }
+        }
+    }
+    let notice = "Not taken: somebody else has decided about this call, and their decision stands.";
+    for size in [(40, 14), (60, 12)] {
+        let mut person = Person::before(30);
+        person.size = size;
+        person.dialog.notify(notice.to_owned());
+        let screen = whole(&person.look());
+        assert!(screen.replace(' ', "").contains(&notice.replace(' ', "")), "{screen}");
+        person.dialog.notify("x".repeat(10_000));
+        assert!(person.look().contains('…'), "what does not fit is cut with a sign");
+    }
+    for stage in ['d', 'e', 'r'] {
+        let mut person = Person::before(3);
+        person.size = (40, 10);
+        person.press(KeyCode::Char(stage));
+        person.write("some words that are longer than one row of so narrow a window");
+    }
+}
+
 #[test]
 fn control_c_stops_at_every_stage() {
     for stage in ['d', 'e', 'r', 'm'] {

@@ -1,6 +1,7 @@
 //! An agent in the terminal: what `countersign run` does once it knows what to run.
 
 mod elsewhere;
+mod history;
 mod keyboard;
 mod scene;
 mod talk;
@@ -8,6 +9,7 @@ mod teller;
 mod typist;
 
 pub(crate) use elsewhere::{There, settle};
+pub(crate) use history::show as show_history;
 pub(crate) use keyboard::Keyboard;
 pub(crate) use scene::{Scene, all_sessions, open_store};
 pub(crate) use talk::{Asking, Talk};

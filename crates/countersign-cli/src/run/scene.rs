@@ -119,6 +119,7 @@ fn make_agent(args: &RunArgs, backdrop: &Backdrop<'_>, name: &str, typist: Typis
     let base = base(settings)?;
     let workspace = workspace(settings, home, address)?;
     let cast = Cast::of(args, &base, typist)?;
+    refuse_uncounted(args, settings)?;
     let casting = |agent: &str, config: Option<&ModelConfig>| cast.model(agent, config);
     let processes = processes(home)?;
     let makings = Makings {
@@ -134,6 +135,21 @@ fn make_agent(args: &RunArgs, backdrop: &Backdrop<'_>, name: &str, typist: Typis
     let agent = config::agent(makings, name)?;
     tell_clients(settings);
     Ok(agent)
+}
+
+/// Refuses another provider's model where a limit is in dollars: the file has no price for it, so nothing would count.
+fn refuse_uncounted(args: &RunArgs, settings: &Settings) -> Result<(), Fault> {
+    let limited = settings.config.agents.iter().any(|agent| agent.limits.micro_dollars.is_some());
+    let Some(name) = args.model.as_deref().filter(|_| limited) else { return Ok(()) };
+    let unpriced = |model: ModelConfig| model.costs() && model.price.is_none();
+    let uncounted = |config| chosen(name, config).is_ok_and(|chosen| chosen.is_some_and(unpriced));
+    let own = settings.config.agents.iter().filter_map(|agent| agent.model.as_ref());
+    let mut models = own.map(Some).chain([settings.config.model.as_ref()]);
+    match models.any(uncounted) {
+        false => Ok(()),
+        true => Err(Fault::usage("a limit is in `dollars`, and there is no price for the model of --model")
+            .next("configure that model under `model:` with its `price`, or take `dollars` out of `limits:`")),
+    }
 }
 
 /// Says which tools cannot run here, before a model finds out.

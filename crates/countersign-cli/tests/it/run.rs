@@ -184,6 +184,48 @@ fn configured_agents_hand_over_to_and_fro() {
     assert!(ran.stderr.contains("support › sales"), "{ran:?}");
 }
 
+/// What a sub-agent says comes word by word, as models speak, and is shown in lines; the answer alone is data.
+#[test]
+fn a_sub_agents_words_are_shown_in_lines() {
+    let script = "agents:\n  boss: [{ calls: [{ tool: ask_kid, arguments: { task: count } }] }, { text: It is two. }]\n  \
+                  kid: [{ text: \"one and one\\nmake two\" }]\n";
+    let bed = scene("  otherwise: allow\n", script);
+    let agents = "agents: { boss: { sub_agents: [kid] }, kid: {} }\n";
+    let policy = "policy: { otherwise: allow, rules: [{ allow: 'agent:*' }] }\n";
+    bed.write("two.yml", &format!("store: sqlite:agent.db\n{agents}{policy}"));
+    let ran = bed.say("run --config two.yml --script script.yml boss go").expect(0);
+    assert_eq!(ran.stdout, "It is two.\n", "{ran:?}");
+    assert!(ran.stderr.contains("boss › kid:\none and one\nmake two\nboss › kid is done\n"), "{ran:?}");
+}
+
+/// B121: what a run may take is said in the file, and reaching it ends the run.
+#[test]
+fn a_configured_limit_ends_the_run() {
+    let bed = scene("  otherwise: allow\n", SCRIPT);
+    let config = read(bed.work().join("run.yml")).replace("tools: [builtin]", "tools: [builtin], limits: { turns: 1 }");
+    bed.write("run.yml", &config);
+    let ran = run(&bed, &["helper", "go"]).expect(1);
+    assert!(ran.stderr.contains("turns") && !ran.stdout.contains("Finished."), "{ran:?}");
+    bed.write("run.yml", &config.replace("turns: 1", "turns: 2"));
+    let ran = bed.say("run --config run.yml helper go").expect(0);
+    assert!(ran.stdout.contains("Finished."), "{ran:?}");
+}
+
+/// There is no web search before the file names a service, and then there is.
+#[test]
+fn a_web_search_is_there_once_it_is_configured() {
+    let bed = scene("  otherwise: allow\n", SCRIPT);
+    let config = read(bed.work().join("run.yml")).replace("[builtin]", "[web_search]");
+    bed.write("run.yml", &config);
+    let ran = run(&bed, &["helper", "go"]).expect(2);
+    assert!(ran.stderr.contains("`web_search`"), "{ran:?}");
+    bed.write("run.yml", &format!("web_search: {{ url: 'http://127.0.0.1:9/' }}\n{config}"));
+    let ran = run(&bed, &["helper", "go"]).expect(0);
+    assert!(ran.stdout.contains("Finished."), "{ran:?}");
+    let linted = bed.say("tools lint --config run.yml --json").expect(0).json();
+    assert_eq!(linted["findings"], Value::Array(Vec::new()), "{linted}");
+}
+
 /// A tool that a client runs has nobody here: that is said at once, to the person and to the model.
 #[test]
 fn a_client_tool_without_a_client_is_refused_at_once() {

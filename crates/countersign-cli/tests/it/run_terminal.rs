@@ -6,6 +6,8 @@ use crate::bed::{Bed, read};
 use crate::run::{ASKS, SCRIPT, scene};
 use crate::terminal::{CONTROL_C, ENTER, RIGHT, Terminal};
 
+const CONTROL_O: &str = "\x0f";
+const CONTROL_S: &str = "\x13";
 const DOWN: &str = "\x1b[B";
 
 fn begin(bed: &Bed, rest: &[&str]) -> Terminal {
@@ -103,6 +105,69 @@ fn a_whole_tool_is_remembered_by_a_second_act() {
     assert_eq!(shown.matches("you approve").count(), 1, "{shown}");
 }
 
+/// The person's words are the result of a call that does not run.
+#[test]
+fn an_answer_instead_is_what_the_model_reads() {
+    let bed = scene(ASKS, SCRIPT);
+    let mut terminal = begin(&bed, &["--manual"]);
+    terminal.sees("you> ").types("tidy up\r").sees("model> ").types("write_file path=a.txt content=hi\r");
+    terminal.sees("[d Deny]").types("r").sees("Your answer in place of").types("it is tidy").sees("it is tidy");
+    terminal.types(ENTER).sees("✓ answered instead").sees("write_file gave: it is tidy");
+    terminal.sees("model> ").types("say good\r").sees("good").sees("you> ").types("/quit\r");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    assert!(!bed.work().join("a.txt").exists());
+}
+
+/// What the person's own editor leaves is shown as a change, and runs.
+#[test]
+fn arguments_are_edited_in_ones_own_editor() {
+    let bed = scene(ASKS, SCRIPT);
+    let mut command = bed.command(["run", "--config", "run.yml", "helper", "go"]);
+    command.env_remove("VISUAL").env("EDITOR", "sed -i s/hello/goodbye/");
+    let mut terminal = Terminal::of(command, (120, 40));
+    terminal.sees("[d Deny]").types("e").sees("The arguments, as JSON:").types(CONTROL_O).sees("goodbye");
+    terminal.types(CONTROL_S).sees("This is what changes:").sees("a Approve as edited").types("a").sees("✓ done");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!(read(bed.work().join("a.txt")), "goodbye");
+}
+
+/// B63: remembered for every session, the call is not asked about in the next one.
+#[test]
+fn what_is_remembered_globally_holds_in_the_next_session() {
+    let bed = scene(ASKS, SCRIPT);
+    let mut terminal = begin(&bed, &["--session", "s1", "helper", "go"]);
+    terminal.sees("[d Deny]").types("m").sees("g For every session").types("g").sees("remembered: allow");
+    terminal.sees("Finished.");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    let mut terminal = begin(&bed, &["--session", "s2", "helper", "go"]);
+    terminal.sees("done (remembered)").sees("Finished.");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    assert!(!shown.contains("Approve this call?"), "{shown}");
+}
+
+/// B128: arguments that would paint, hide or turn the line around are shown in the box as what they are.
+#[test]
+fn hostile_arguments_paint_nothing_in_the_box() {
+    let script = "turns:\n  - calls: [{ tool: write_file, arguments: { path: \"a\\u202etxt.exe\", content: \"x\\e[2J\\e[1;1H\\u200bApproved\" } }]\n  \
+                  - text: Finished.\n";
+    let bed = scene(ASKS, script);
+    let mut terminal = begin(&bed, &["helper", "go"]);
+    terminal.sees("Approve this call?");
+    deny(&mut terminal, "no");
+    terminal.sees("Finished.");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    for safe in ["a\\u{202e}txt.exe", "x\\u{1b}[2J\\u{1b}[1;1H\\u{200b}Approved", "turn the direction of writing"] {
+        assert!(shown.contains(safe), "{safe}: {shown:?}");
+    }
+    assert!(!shown.contains('\u{202e}') && !shown.contains('\u{200b}'), "{shown:?}");
+    assert!(!shown.contains("\x1b[1;1HApproved") && !shown.contains("x\x1b[2J"), "{shown:?}");
+}
+
 /// Nobody decides in time: the question closes by itself, says so, and nothing runs.
 #[test]
 fn an_expired_hold_closes_the_question() {
@@ -177,6 +242,22 @@ fn what_was_pending_is_shown_on_resume() {
     assert_eq!(read(bed.work().join("a.txt")), "hello");
     let holds = bed.say("holds --json --config run.yml").expect(0).json();
     assert_eq!(holds, serde_json::json!([]));
+}
+
+/// Whoever comes back to a session that is done sees what was said in it, and nothing in it paints.
+#[test]
+fn a_resumed_session_shows_what_was_said() {
+    let script = "turns:\n  - text: \"Reading\\e[2J it.\"\n    calls: [{ tool: read_file, arguments: { path: \"x\\e[2J\" } }]\n  \
+                  - text: All is well.\n";
+    let bed = scene("  otherwise: allow\n", script);
+    bed.run(["run", "--config", "run.yml", "--session", "s1", "helper", "look there"]).expect(0);
+    let mut terminal = begin(&bed, &["--resume", "s1"]);
+    terminal.sees("session s1").sees("you> ").sees("look there").sees("Reading\\u{1b}[2J it.").sees("read_file {");
+    terminal.sees("✗ failed").sees("All is well.").sees("Ctrl-D ends").sees("you> ").types("/quit\r");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    assert!(!shown.contains("\x1b[2J"), "{shown:?}");
+    assert_eq!(shown.matches("All is well.").count(), 1, "{shown}");
 }
 
 /// Every row of what was drawn fits on a screen of this size.

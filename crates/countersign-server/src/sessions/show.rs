@@ -31,7 +31,7 @@ impl Eyes<'_> {
 pub(crate) fn entry(thread: &str, agents: &[Arc<str>], number: u32, entry: &Entry, eyes: Eyes<'_>) -> SessionEntry {
     let what = match entry {
         Entry::User { text, run, .. } => What::Message { text: eyes.text(text), run: run.to_string() },
-        Entry::Model { said, usage: took } => What::Said {
+        Entry::Model { said, usage: took, .. } => What::Said {
             text: eyes.text(&said.text),
             calls: said.calls.iter().map(|call| wanted(call, eyes)).collect(),
             usage: usage(&Spent { turns: 1, usage: *took }),

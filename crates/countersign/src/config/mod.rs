@@ -3,15 +3,19 @@
 //! Unknown keys are errors with a suggestion, every problem is reported at its place, and what another section says
 //! about permission (`permission:`, `confirm:`, `toolConfirmation:`) becomes rules of the one policy.
 
+mod budget;
 mod environment;
 mod notify;
 mod parts;
 mod schema;
+mod web;
 
 use std::fmt;
 
+pub use budget::{PriceConfig, RunLimitsConfig};
 pub use notify::{EmailConfig, NotifyConfig, NotifyFilter, NotifyTo, SmtpTls};
 pub use parts::{AgentConfig, Batch, McpServerConfig, ModelConfig, RedactConfig, ServerConfig, ToolConfig, ToolRun};
+pub use web::{FetchConfig, WebSearchConfig};
 
 use crate::limits::Limits;
 use crate::policy::yaml::{self, Node};
@@ -35,6 +39,10 @@ pub struct Config {
     pub limits: Limits,
     /// What is never recorded.
     pub redact: RedactConfig,
+    /// The service behind `web_search`; without one there is no such tool.
+    pub web_search: Option<WebSearchConfig>,
+    /// What `fetch_url` may reach.
+    pub fetch: FetchConfig,
     /// Custom tools.
     pub tools: Vec<ToolConfig>,
     /// MCP servers.
@@ -55,6 +63,8 @@ impl Default for Config {
             policy: Policy::ask_all(),
             limits: Limits::default(),
             redact: RedactConfig::default(),
+            web_search: None,
+            fetch: FetchConfig::default(),
             tools: Vec::new(),
             mcp_servers: Vec::new(),
             agents: Vec::new(),
@@ -86,14 +96,17 @@ impl Config {
         let fields = root.fields("the file", &FILE_KEYS, &mut Problems::new("", ""));
         let mut text = |key: &str| fields.get(key).and_then(|node| node.text(&format!("`{key}`"), problems));
         let (store, listen) = (text("store").map(str::to_owned), text("listen").map(str::to_owned));
-        let agents = fields.get("agents").map_or_else(Vec::new, |node| parts::agents(node, problems));
+        let model = fields.get("model").and_then(|node| parts::model(node, problems));
+        let agents = fields.get("agents").map_or_else(Vec::new, |node| parts::agents(node, model.as_ref(), problems));
         Some(Config {
             store,
             listen,
             server: fields.get("server").map_or_else(ServerConfig::default, |node| parts::server(node, problems)),
-            model: fields.get("model").and_then(|node| parts::model(node, problems)),
+            model,
             limits: fields.get("limits").map_or_else(Limits::default, |node| parts::limits(node, problems)),
             redact: fields.get("redact").map_or_else(RedactConfig::default, |node| parts::redact(node, problems)),
+            web_search: fields.get("web_search").and_then(|node| web::web_search(node, problems)),
+            fetch: fields.get("fetch").map_or_else(FetchConfig::default, |node| web::fetch(node, problems)),
             tools: fields.get("tools").map_or_else(Vec::new, |node| parts::tools(node, problems)),
             mcp_servers: fields.get("mcp_servers").map_or_else(Vec::new, |node| parts::servers(node, problems)),
             agents,

@@ -8,6 +8,7 @@ use globset::GlobBuilder;
 use regex::RegexBuilder;
 
 use super::Secret;
+use super::budget::{self, PriceConfig, RunLimitsConfig};
 use crate::call::Repeat;
 use crate::json::{Bounds, Json};
 use crate::limits::{self, Limits};
@@ -27,6 +28,17 @@ pub struct ModelConfig {
     pub base_url: Option<String>,
     /// The key to it.
     pub api_key: Option<Secret>,
+    /// The most tokens that one answer may have.
+    pub max_tokens: Option<u32>,
+    /// What it costs, so that what runs take can be counted in dollars.
+    pub price: Option<PriceConfig>,
+}
+
+impl ModelConfig {
+    /// Whether somebody takes money for its answers.
+    pub fn costs(&self) -> bool {
+        !matches!(&*self.provider, "scripted" | "manual")
+    }
 }
 
 /// How the server runs agents.
@@ -127,6 +139,8 @@ pub struct AgentConfig {
     pub timeout: Option<Duration>,
     /// How long a hold of it may wait.
     pub approval_timeout: Option<Duration>,
+    /// How much a run may take.
+    pub limits: RunLimitsConfig,
 }
 
 /// What is never recorded.
@@ -140,7 +154,7 @@ pub struct RedactConfig {
 }
 
 /// Keys of `model`.
-pub(super) const MODEL_KEYS: [&str; 4] = ["provider", "name", "base_url", "api_key"];
+pub(super) const MODEL_KEYS: [&str; 6] = ["provider", "name", "base_url", "api_key", "max_tokens", "price"];
 pub(super) const PROVIDERS: [(&str, &str); 6] = [
     ("anthropic", "anthropic"),
     ("openai", "openai"),
@@ -181,7 +195,7 @@ pub(super) const REPEATS: [(&str, Repeat); 5] = [
 /// Keys of an MCP server.
 pub(super) const SERVER_KEYS: [&str; 8] = ["command", "args", "env", "cwd", "url", "headers", "confirm", "trust_hints"];
 /// Keys of an agent.
-pub(super) const AGENT_KEYS: [&str; 11] = [
+pub(super) const AGENT_KEYS: [&str; 12] = [
     "description",
     "instructions",
     "model",
@@ -193,6 +207,7 @@ pub(super) const AGENT_KEYS: [&str; 11] = [
     "batch",
     "timeout",
     "approval_timeout",
+    "limits",
 ];
 pub(super) const BATCHES: [(&str, Batch); 3] =
     [("independent", Batch::Independent), ("barrier", Batch::Barrier), ("sequential", Batch::Sequential)];
@@ -257,6 +272,8 @@ pub(super) fn model(node: &Node, problems: &mut Problems<'_>) -> Option<ModelCon
         name: text(&fields, "name", problems),
         base_url: text(&fields, "base_url", problems),
         api_key: text(&fields, "api_key", problems).map(Secret::new),
+        max_tokens: budget::at_least_one(&fields, "max_tokens", problems),
+        price: fields.get("price").and_then(|node| budget::price(node, problems)),
         provider: provider?.to_owned(),
     })
 }
@@ -413,7 +430,7 @@ pub(super) fn servers(node: &Node, problems: &mut Problems<'_>) -> Vec<McpServer
     servers
 }
 
-pub(super) fn agents(node: &Node, problems: &mut Problems<'_>) -> Vec<AgentConfig> {
+pub(super) fn agents(node: &Node, common: Option<&ModelConfig>, problems: &mut Problems<'_>) -> Vec<AgentConfig> {
     let entries: Vec<&(Key, Node)> = node.entries("`agents`", problems).iter().collect();
     let known: Vec<&str> = entries.iter().map(|(key, _)| key.text.as_str()).collect();
     let mut agents = Vec::new();
@@ -427,6 +444,7 @@ pub(super) fn agents(node: &Node, problems: &mut Problems<'_>) -> Vec<AgentConfi
         }
         agents.push(agent);
     }
+    budget::check_prices(node, &agents, common, problems);
     agents
 }
 
@@ -444,6 +462,7 @@ fn agent(key: &Key, node: &Node, problems: &mut Problems<'_>) -> AgentConfig {
         batch: fields.get("batch").and_then(|batch| batch.word("`batch`", &BATCHES, problems)).unwrap_or_default(),
         timeout: finite(&fields, "timeout", problems),
         approval_timeout: finite(&fields, "approval_timeout", problems),
+        limits: fields.get("limits").map_or_else(Default::default, |node| budget::run_limits(node, problems)),
     };
     if let (Some(run), Some(wait)) = (agent.timeout, agent.approval_timeout)
         && wait >= run

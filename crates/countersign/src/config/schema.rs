@@ -5,11 +5,13 @@
 
 use serde_json::{Map, Value, json};
 
+use super::budget::{PRICE_KEYS, RUN_LIMIT_KEYS};
 use super::notify::{EMAIL_KEYS, INCLUDES, NOTIFY_KEYS, SMTP_TLS, event_words};
 use super::parts::{
     AGENT_KEYS, BATCHES, LIMIT_KEYS, MODEL_KEYS, PROVIDERS, REDACT_KEYS, REPEATS, RUN_KEYS, RUNNER_KEYS, SERVER_KEYS,
     TOOL_KEYS,
 };
+use super::web::{FETCH_KEYS, WEB_SEARCH_KEYS};
 use crate::limits;
 use crate::policy::examples::EXAMPLE_KEYS;
 use crate::policy::presets;
@@ -29,6 +31,10 @@ pub(super) fn file() -> Value {
         "model" => model(),
         "policy" => policy(&POLICY_KEYS),
         "limits" => object(&LIMIT_KEYS, |key| said(&format!("The bound `{key}`."), json!(whole(u64::from(u32::MAX))))),
+        "web_search" => web_search(),
+        "fetch" => object(&FETCH_KEYS, |_| {
+            said("Addresses outside the open internet that `fetch_url` may connect to, too.", one_or_many(name()))
+        }),
         "tools" => list(tool()),
         "mcp_servers" => map(server()),
         "agents" => map(agent()),
@@ -106,9 +112,45 @@ fn model() -> Value {
         "name" => text("The model's name there."),
         "base_url" => text("Where the provider is, if not at its usual place."),
         "api_key" => text("The key to it; write `${NAME}` to read it from the environment."),
+        "max_tokens" => said("The most tokens that one answer may have.", json!(whole(u64::from(u32::MAX)))),
+        "price" => price(),
         _ => Value::Null,
     });
     require(&mut schema, &["provider"]);
+    schema
+}
+
+fn price() -> Value {
+    let mut schema = object(&PRICE_KEYS, |key| match key {
+        "input" => dollars("Dollars for a million tokens read."),
+        "output" => dollars("Dollars for a million tokens written."),
+        "cached" => dollars("Dollars for a million tokens read from a cache; as `input`, if left out."),
+        _ => Value::Null,
+    });
+    require(&mut schema, &["input", "output"]);
+    schema
+}
+
+fn run_limit(key: &str) -> Value {
+    match key {
+        "turns" => said("Turns of models.", json!(whole(u64::MAX))),
+        "tokens" => said("Tokens read and written.", json!(whole(u64::MAX))),
+        "dollars" => dollars("What the tokens cost; every model that takes part needs a `price`."),
+        "extensions" => said(
+            "How often people are asked for as much again; without it, never.",
+            json!({ "type": "integer", "minimum": 0, "maximum": limits::RUN_EXTENSIONS }),
+        ),
+        _ => Value::Null,
+    }
+}
+
+fn web_search() -> Value {
+    let mut schema = object(&WEB_SEARCH_KEYS, |key| match key {
+        "url" => text("The search service that `web_search` asks."),
+        "api_key" => text("The key to it; write `${NAME}` to read it from the environment."),
+        _ => Value::Null,
+    });
+    require(&mut schema, &["url"]);
     schema
 }
 
@@ -167,6 +209,7 @@ fn agent() -> Value {
         "batch" => said("How the calls of one turn hang together.", words(&BATCHES)),
         "timeout" => length("How long a run may take."),
         "approval_timeout" => length("How long a hold of it may wait; less than `timeout`."),
+        "limits" => said("How much a run may take, its sub-agents included.", object(&RUN_LIMIT_KEYS, run_limit)),
         _ => Value::Null,
     })
 }
@@ -271,6 +314,10 @@ fn whole(most: u64) -> Value {
 
 fn length(description: &str) -> Value {
     said(description, json!({ "type": "string", "pattern": r"^(never|[0-9]+(ms|s|m|h|d))$|\$\{" }))
+}
+
+fn dollars(description: &str) -> Value {
+    said(description, json!({ "type": "number", "minimum": 0 }))
 }
 
 fn words<T>(words: &[(&str, T)]) -> Value {

@@ -164,6 +164,10 @@ fn the_schema_refuses_unknown_keys_everywhere() {
         "policy: { rules: [{ ask: x, examples: { mach: [] } }] }",
         "agents: { a: { policy: { preset: ask-all } } }",
         "agents: { a: { model: { provider: openai, nam: x } } }",
+        "agents: { a: { limits: { turn: 5 } } }",
+        "model: { provider: openai, price: { inputs: 1 } }",
+        "web_search: { urls: https://x }",
+        "fetch: { allows: 10.0.0.1 }",
         "tools: [{ name: a, run: { comand: [x] } }]",
         "toolConfirmation: { mod: auto-deny }",
         "approvers: { group: {} }",
@@ -177,6 +181,57 @@ fn the_schema_refuses_unknown_keys_everywhere() {
     for text in ["policy: { rules: [{ ask: x, deny: y }] }", "policy: { rules: [{ id: x }] }"] {
         assert!(edited(text).is_err(), "{text}");
     }
+}
+
+/// B121: what a run may take is read to the millionth of a dollar, and a limit that nothing counts towards is refused.
+#[test]
+fn budgets_are_read_exactly() {
+    let read = config(
+        "
+model: { provider: anthropic, name: m, max_tokens: 500, price: { input: 3, output: 15.25, cached: 0.000001 } }
+agents:
+  a: { limits: { turns: 5, tokens: 100000, dollars: 2.5, extensions: 0 } }
+  b: { model: { provider: manual } }
+",
+    );
+    let model = read.model.unwrap();
+    let price = PriceConfig { input: 3_000_000, output: 15_250_000, cached: 1 };
+    assert_eq!((model.max_tokens, model.price), (Some(500), Some(price)));
+    let limits =
+        RunLimitsConfig { turns: Some(5), tokens: Some(100_000), micro_dollars: Some(2_500_000), extensions: Some(0) };
+    assert_eq!((read.agents[0].limits, read.agents[1].limits), (limits, RunLimitsConfig::default()));
+    let uncached = config("model: { provider: openai, price: { input: 1, output: 2 } }").model.unwrap().price;
+    assert_eq!(uncached, Some(PriceConfig { input: 1_000_000, output: 2_000_000, cached: 1_000_000 }));
+    let limited = |limit: &str| format!("agents: {{ a: {{ limits: {{ {limit} }} }} }}");
+    check_refused(&limited("turns: 0"), "`turns` must be at least 1");
+    check_refused(&limited("turns: -1"), "`turns` must be a whole number");
+    check_refused(&limited("tokens: 1.5"), "`tokens` must be a whole number");
+    check_refused(&limited("tokens: many"), "`tokens` must be a whole number");
+    check_refused(&limited("extensions: 11"), "`extensions` must be at most 10");
+    for wrong in ["-1", "1e-9", "0.0000001", ".nan", ".inf", "2 dollars", "99999999999999999999"] {
+        check_refused(&limited(&format!("dollars: {wrong}")), "`dollars` must be dollars");
+    }
+    check_refused(&limited("dollars: 0"), "`dollars` must be more than 0");
+    check_refused("model: { provider: openai, max_tokens: 0 }", "`max_tokens` must be at least 1");
+    check_refused("model: { provider: openai, price: { input: 1 } }", "needs `input` and `output`");
+    let unpriced = "model: { provider: openai }\nagents: { a: { sub_agents: [b], model: { provider: scripted, name: s }, \
+                    limits: { dollars: 1 } }, b: {} }";
+    check_refused(unpriced, "the model of agent `b` needs a `price`");
+}
+
+/// The web beyond the open internet is named address by address.
+#[test]
+fn the_web_is_read_strictly() {
+    let read = config(
+        "web_search: { url: 'https://search.example/v1', api_key: '${KEY}' }\nfetch: { allow: [10.0.0.5, 'fd00::5'] }",
+    );
+    assert_eq!(read.web_search.as_ref().unwrap().url, "https://search.example/v1");
+    assert_eq!(read.fetch.allow.len(), 2);
+    assert!(!format!("{read:?}").contains("k3y"));
+    check_refused("web_search: { api_key: x }", "`web_search` needs a `url`");
+    check_refused("web_search: { url: 'file:///etc' }", "must begin with `https://`");
+    check_refused("fetch: { allow: intranet.example }", "is not an IP address");
+    check_refused("fetch: { allow: 10.0.0.0/8 }", "is not an IP address");
 }
 
 /// Whoever is told is named exactly, and what would leave in the clear is said at its place.

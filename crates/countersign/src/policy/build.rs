@@ -17,13 +17,15 @@ use crate::verdict::{Effect, Life, Memory, Terms};
 /// Keys of `approvers`.
 pub(crate) const APPROVER_KEYS: [&str; 1] = ["groups"];
 /// Keys of a whole file.
-pub(crate) const FILE_KEYS: [&str; 13] = [
+pub(crate) const FILE_KEYS: [&str; 15] = [
     "store",
     "listen",
     "server",
     "model",
     "policy",
     "limits",
+    "web_search",
+    "fetch",
     "tools",
     "mcp_servers",
     "agents",

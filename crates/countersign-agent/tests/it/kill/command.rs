@@ -97,6 +97,19 @@ impl Scene {
         (script.result(), calls[0].state)
     }
 
+    /// Waits until a sweeper, as every server has one, has seen that the starter is lost.
+    async fn sweep(&self) {
+        let store = stores::open(&self.place.url).await.unwrap();
+        let gate = Gate::builder().store(store).policy(Policy::allow_all()).build().unwrap();
+        loop {
+            let moved = gate.store().bell().listen_any();
+            if gate.store().calls(Default::default()).await.unwrap()[0].state == CallState::InDoubt {
+                return;
+            }
+            moved.await;
+        }
+    }
+
     /// How often the command did its work.
     fn traces(&self) -> usize {
         std::fs::read_to_string(self.path("trace")).unwrap_or_default().lines().count()
@@ -178,8 +191,15 @@ const ENDS: [(&str, &str, &str, CallState); 5] = [
     ("work", "kill -9 $$", "Outcome unknown", CallState::InDoubt),
 ];
 
+/// Whether a sweeper has put the call in doubt before somebody goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Swept {
+    Yes,
+    No,
+}
+
 /// A command that comes to its end after its starter was killed is told by its code; killed by a signal it stays in doubt.
-async fn ends_are_told(kind: &str) {
+async fn ends_are_told(kind: &str, swept: Swept) {
     for (tool, words, told, state) in ENDS {
         let scene = Scene::new(kind).await;
         let mut starter = scene.begin(tool, "while it runs").await;
@@ -189,6 +209,9 @@ async fn ends_are_told(kind: &str) {
         let keeper = scene.keeper();
         scene.go_on(words).await;
         keeper.ends().await;
+        if swept == Swept::Yes {
+            scene.sweep().await;
+        }
         let (given, stands) = scene.resume(tool).await;
         assert!(given.text.contains(told), "{kind} {tool} {words}: {given:?}");
         assert_eq!((stands, scene.traces()), (state, 1), "{kind} {tool} {words}");
@@ -197,12 +220,20 @@ async fn ends_are_told(kind: &str) {
 
 #[tokio::test]
 async fn a_command_that_outlived_its_starter_is_told_by_its_code_on_sqlite() {
-    ends_are_told("sqlite").await;
+    ends_are_told("sqlite", Swept::No).await;
 }
 
 #[tokio::test]
 async fn a_command_that_outlived_its_starter_is_told_by_its_code_on_postgres() {
-    ends_are_told("postgres").await;
+    ends_are_told("postgres", Swept::No).await;
+}
+
+/// What a sweeper did meanwhile takes nothing from it.
+#[tokio::test]
+async fn a_command_that_a_sweeper_put_in_doubt_is_told_by_its_code() {
+    for kind in ["sqlite", "postgres"] {
+        ends_are_told(kind, Swept::Yes).await;
+    }
 }
 
 /// Killed between the end of a command and the record of it: how it ended is on the disk, and it does not run again.

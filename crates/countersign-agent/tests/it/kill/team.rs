@@ -27,6 +27,8 @@ pub(super) const CALLS: usize = 14;
 pub(super) const TURNS: usize = 13;
 /// Threads that may be at work at once: the session's own, and a child with a child.
 pub(super) const AT_ONCE: usize = 3;
+/// Notes that may be written at once: two of `boss`, one of `mid` and two of `leaf`, each in its first turn.
+pub(super) const NOTES_AT_ONCE: usize = 5;
 /// The one note that is denied.
 pub(super) const DENIED: u64 = 8;
 
