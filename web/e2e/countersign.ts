@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { expect, test as base, type Page } from '@playwright/test'
+import { expect, test as base, type Browser, type Page } from '@playwright/test'
 
 const POLICY = `
 policy:
@@ -18,6 +18,7 @@ policy:
     - { id: big-transfers, ask: transfer_money, risk: high, reason: Transfers need a second look }
     - { id: production, ask: deploy, risk: critical, reason: This reaches production }
     - { id: hurry, ask: hurry, expires_after: 4s }
+    - { id: two-people, ask: sign_contract, approvals: 2 }
 limits: { pending_per_session: 20000, pending_per_agent: 20000, submits_per_second: 100000 }
 `
 
@@ -62,8 +63,14 @@ export class Countersign {
     await writeFile(join(folder, 'script.yml'), SCRIPT)
     await mkdir(join(folder, 'work', 'notes'), { recursive: true })
     const { process, url, sign_in } = await serve(folder, '127.0.0.1:0')
-    const made = await promisify(execFile)(program(), ['token', 'create', '--role', 'agent', '--name', 'bank-bot', '--json', ...place(folder)], surroundings(folder))
-    return new Countersign(folder, process, url, sign_in, (JSON.parse(made.stdout) as { token: string }).token)
+    const { token } = await command<{ token: string }>(folder, ['token', 'create', '--role', 'agent', '--name', 'bank-bot'])
+    return new Countersign(folder, process, url, sign_in, token)
+  }
+
+  /** A link that signs another person in, who may approve. */
+  async linkFor(name: string): Promise<string> {
+    await command(this.folder, ['user', 'add', name])
+    return (await command<{ sign_in: string }>(this.folder, ['user', 'link', name, '--url', this.url])).sign_in
   }
 
   async submit(call: NewCall): Promise<Call> {
@@ -76,6 +83,12 @@ export class Countersign {
 
   claim(id: string): Promise<{ arguments: unknown; payload: unknown; fence: number }> {
     return this.ask('POST', `/v1/calls/${id}/claim`, {})
+  }
+
+  /** The same as text, in which numbers keep their spelling. */
+  async claimText(id: string): Promise<string> {
+    const headers = { authorization: `Bearer ${this.token}`, 'content-type': 'application/json' }
+    return (await fetch(`${this.url}/v1/calls/${id}/claim`, { method: 'POST', headers, body: '{}' })).text()
   }
 
   /** Makes a call that begins and whose end nobody saw. */
@@ -154,6 +167,11 @@ function surroundings(folder: string): { env: NodeJS.ProcessEnv } {
   return { env: { PATH: process.env.PATH, HOME: folder } }
 }
 
+async function command<T>(folder: string, words: string[]): Promise<T> {
+  const { stdout } = await promisify(execFile)(program(), [...words, '--json', ...place(folder)], surroundings(folder))
+  return JSON.parse(stdout) as T
+}
+
 async function serve(folder: string, listen: string): Promise<{ process: ChildProcess; url: string; sign_in: string }> {
   // The tools of agents work in a folder of the test's own, as its own user.
   const child = spawn(program(), ['serve', '--json', '--no-open', '--dangerously-run-tools-as-server', '--listen', listen, ...place(folder)], {
@@ -213,6 +231,14 @@ export async function seenWhole(page: Page, name = 'The hold in full'): Promise<
 /** Waits until approve would work. */
 export async function armed(page: Page): Promise<void> {
   await expect(page.getByRole('button', { name: 'Approve', exact: true })).not.toHaveAttribute('aria-disabled', 'true')
+}
+
+/** The inbox of another person, in a browser of their own. */
+export async function inboxOf(browser: Browser, countersign: Countersign, name: string): Promise<Page> {
+  const page = await (await browser.newContext()).newPage()
+  await page.goto(await countersign.linkFor(name))
+  await expect(page.getByRole('heading', { name: 'Inbox' })).toBeVisible()
+  return page
 }
 
 export { expect }

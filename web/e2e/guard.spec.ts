@@ -1,9 +1,100 @@
+import type { Locator, Page } from '@playwright/test'
 import { armed, expect, open, test } from './countersign'
 
+/** Milliseconds for which approve stays inert after anything new is drawn. */
+const PAUSE = 700
+
+/** Stops the page's clock, so that not even a slow machine lets the moment pass by itself. */
+async function stopClock(page: Page): Promise<void> {
+  await page.clock.install()
+  await page.reload()
+  await expect(page.getByRole('region', { name: 'List of holds' })).toBeVisible()
+  await page.clock.pauseAt(Date.now() + 60_000)
+}
+
+/** Every decision that the page sends. */
+function decisions(page: Page): string[] {
+  const sent: string[] = []
+  page.on('request', (request) => request.url().endsWith('/decisions') && sent.push(request.postData() ?? ''))
+  return sent
+}
+
+/** Tries a button in every way a hand can, at once and just before the moment is over. */
+async function inertAtFirst(page: Page, button: Locator, keys: string[]): Promise<void> {
+  const sent = decisions(page)
+  await expect(button).toBeVisible()
+  for (const elapsed of [0, PAUSE - 1]) {
+    await page.clock.runFor(elapsed)
+    await expect(button).toHaveAttribute('aria-disabled', 'true')
+    for (const key of keys) await page.keyboard.press(key)
+    await button.click({ force: true })
+  }
+  expect(sent).toEqual([])
+  // Something else may have been drawn meanwhile; each such moment ends.
+  await expect(async () => {
+    await page.clock.runFor(PAUSE)
+    await expect(button).not.toHaveAttribute('aria-disabled', 'true', { timeout: 500 })
+  }).toPass()
+}
+
 test('deny has the focus first, and approve is inert at first', async ({ countersign, inbox }) => {
-  await countersign.submit({ tool: 'send_email', arguments: {} })
+  const call = await countersign.submit({ tool: 'send_email', arguments: {} })
+  await stopClock(inbox)
   await open(inbox, 'send_email')
   await expect(inbox.getByRole('button', { name: 'Deny' })).toBeFocused()
+  await inertAtFirst(inbox, inbox.getByRole('button', { name: 'Approve', exact: true }), ['a'])
+  await inbox.keyboard.press('a')
+  await expect(inbox.getByText('Approved send_email')).toBeVisible()
+  expect((await countersign.call(call.id)).state).toBe('approved')
+})
+
+/** A wider grant arrives on the screen a moment after it was chosen: the yes to it waits anew. */
+test('remembering is inert for a moment after each preview', async ({ countersign, inbox }) => {
+  await countersign.submit({ tool: 'send_email', arguments: { to: 'Bo' } })
+  await stopClock(inbox)
+  await open(inbox, 'send_email')
+  await inbox.clock.runFor(PAUSE)
+  await armed(inbox)
+  await inbox.keyboard.press('r')
+  const yes = inbox.getByRole('button', { name: 'Approve and remember' })
+  for (const [which, rule] of [['These arguments', /allow.*send_email/], ['Every call of it', /Whatever its arguments say/]] as const) {
+    await inbox.getByLabel('Which calls').selectOption(which)
+    await inbox.clock.runFor(200)
+    await expect(inbox.getByText(rule).first()).toBeVisible()
+    await inertAtFirst(inbox, yes, ['Control+Enter'])
+  }
+})
+
+test('an edit is inert for a moment after each change', async ({ countersign, inbox }) => {
+  await countersign.submit({ tool: 'send_email', arguments: { to: 'Bo' } })
+  await stopClock(inbox)
+  await open(inbox, 'send_email')
+  await inbox.clock.runFor(PAUSE)
+  await armed(inbox)
+  await inbox.keyboard.press('e')
+  await inbox.clock.runFor(PAUSE)
+  for (const to of ['Ann', 'Cy']) {
+    await inbox.getByLabel('to', { exact: true }).fill(to)
+    await inertAtFirst(inbox, inbox.getByRole('button', { name: 'Approve the edited call' }), ['Control+Enter'])
+  }
+})
+
+/** Reading many calls takes longer than the moment, which begins when they are drawn. */
+test('a batch is inert for a moment after it is drawn', async ({ countersign, inbox }) => {
+  for (const session of ['s1', 's2']) await countersign.submit({ tool: 'send_email', arguments: {}, session })
+  await stopClock(inbox)
+  await open(inbox, 'send_email')
+  let answer = () => {}
+  const slow = new Promise<void>((go) => (answer = go))
+  await inbox.route('**/v1/holds/*', async (route) => {
+    await slow
+    await route.continue()
+  })
+  await inbox.getByRole('button', { name: 'Review together' }).click()
+  await inbox.clock.runFor(PAUSE)
+  answer()
+  await expect(inbox.getByRole('region', { name: 'What differs' })).toBeVisible()
+  await inertAtFirst(inbox, inbox.getByRole('button', { name: 'Approve all' }), ['a'])
 })
 
 /** B128: keys that were on their way when a hold appeared decide nothing. */

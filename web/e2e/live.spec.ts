@@ -1,4 +1,4 @@
-import { armed, expect, open, test } from './countersign'
+import { armed, expect, inboxOf, open, test } from './countersign'
 
 test('another decision closes the hold on this screen', async ({ countersign, inbox, context }) => {
   await countersign.submit({ tool: 'send_email', arguments: {} })
@@ -41,24 +41,23 @@ test('a hold that expires while it is open can no longer be approved', async ({ 
   expect((await countersign.call(call.id)).refusal).toMatchObject({ kind: 'expired' })
 })
 
-/** One end per hold: of two who decide at once, one is told that they came too late. */
-test('of two tabs that decide at once, one wins and the other hears of it', async ({ countersign, inbox, context }) => {
+/** One end per hold: of two who decide at once, the second is told who was first. */
+test('of two people who decide at once, one wins and the other hears who it was', async ({ countersign, inbox, browser }) => {
   const call = await countersign.submit({ tool: 'send_email', arguments: {} })
-  const other = await context.newPage()
-  await other.goto(countersign.url)
-  await Promise.all([open(inbox, 'send_email'), open(other, 'send_email')])
-  await other.keyboard.press('d')
-  await other.getByLabel('Reason, optional').fill('No')
-  // A page out of sight takes no key, so this one is clicked.
-  await inbox.bringToFront()
+  const ann = await inboxOf(browser, countersign, 'ann')
+  await Promise.all([open(inbox, 'send_email'), open(ann, 'send_email')])
+  await ann.keyboard.press('d')
+  await ann.getByLabel('Reason, optional').fill('Not today')
   await armed(inbox)
+  const me = (await inbox.evaluate(async () => (await fetch('/v1/me')).json())) as { name: string }
   await Promise.all([
     inbox.getByRole('button', { name: 'Approve', exact: true }).click(),
-    other.getByRole('button', { name: 'Deny this call' }).evaluate((button: HTMLButtonElement) => button.click()),
+    ann.getByRole('button', { name: 'Deny this call' }).click(),
   ])
   await expect(async () => expect((await countersign.call(call.id)).state).not.toBe('pending')).toPass()
   const approved = (await countersign.call(call.id)).state === 'approved'
-  const [winner, loser] = approved ? [inbox, other] : [other, inbox]
+  const [winner, loser, name] = approved ? [inbox, ann, me.name] : [ann, inbox, 'ann']
   await expect(winner.getByText(approved ? 'Approved send_email' : 'Denied send_email')).toBeVisible()
   await expect(loser.getByText(/Approved send_email|Denied send_email/)).toHaveCount(0)
+  await expect(loser.getByText('This hold is closed')).toContainText(`${approved ? 'approved' : 'denied'} by ${name}`)
 })

@@ -1,11 +1,14 @@
 import AxeBuilder from '@axe-core/playwright'
 import type { Page } from '@playwright/test'
-import { expect, open, seenWhole, test, type Countersign } from './countersign'
+import { armed, expect, open, seenWhole, test, type Countersign } from './countersign'
 
 const SIZES = { desktop: { width: 1440, height: 900 }, phone: { width: 360, height: 740 } }
 const PLACES = ['sessions', 'history', 'grants', 'doubts', 'policy', 'audit', 'insights']
+const FORMS = { a: 'confirm', d: 'deny', e: 'edit', r: 'remember', i: 'answer' }
 
+/** Everybody can use it, it fits, and a picture of it is kept. */
 async function check(page: Page, where: string): Promise<void> {
+  await page.screenshot({ path: test.info().outputPath(`${where.replaceAll(/\W+/g, '-')}.png`) })
   const { violations } = await new AxeBuilder({ page }).analyze()
   expect(violations.map(({ id, nodes }) => `${where}: ${id} ${nodes[0]?.html}`)).toEqual([])
   expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth), `${where} is too wide`).toBeLessThanOrEqual(0)
@@ -38,6 +41,19 @@ async function fill(countersign: Countersign, inbox: Page): Promise<void> {
   await expect(inbox.getByRole('button', { name: 'Dismiss' })).toHaveCount(0)
 }
 
+/** Two calls that differ, side by side. */
+async function batch(countersign: Countersign, inbox: Page): Promise<void> {
+  for (const to of ['Oslo', 'Bergen']) await countersign.submit({ tool: 'book_flight', arguments: { to, seats: 2 } })
+  await inbox.goto(`${countersign.url}/#/inbox`)
+  const boxes = inbox.getByRole('checkbox', { name: 'Select book_flight for a batch' })
+  for (const at of [0, 1]) await boxes.nth(at).check()
+  await check(inbox, 'inbox, picked')
+  await inbox.getByRole('button', { name: 'Review together' }).click()
+  await expect(inbox.getByRole('region', { name: 'What differs' })).toBeVisible()
+  await check(inbox, 'batch')
+  await inbox.getByRole('button', { name: 'Close' }).click()
+}
+
 for (const [size, viewport] of Object.entries(SIZES)) {
   for (const colorScheme of ['light', 'dark'] as const) {
     test.describe(`${size}, ${colorScheme}`, () => {
@@ -49,21 +65,32 @@ for (const [size, viewport] of Object.entries(SIZES)) {
         const definition = { description: 'Moves money', input_schema: { type: 'object', properties: { amount: { type: 'number' } } } }
         await countersign.submit({ tool: 'transfer_money', arguments: { amount: 20_000, to: { name: 'Bo' } }, hint: 'Rent', definition })
         await countersign.submit({ tool: 'edit_file', server: 'files', arguments: { path: 'a', old_text: 'x\ny', new_text: 'x\nz' } })
+        await check(inbox, 'inbox')
         await open(inbox, 'transfer_money')
+        await seenWhole(inbox)
+        await armed(inbox)
         await check(inbox, 'hold')
-        for (const key of ['d', 'e', 'r', 'i']) {
+        for (const [key, form] of Object.entries(FORMS)) {
+          await armed(inbox)
           await inbox.keyboard.press(key)
           await inbox.getByRole('form').waitFor()
-          await check(inbox, `hold, ${key}`)
+          await expect(inbox.getByText('Working out the rule')).toHaveCount(0)
+          await check(inbox, `hold, ${form}`)
           await inbox.keyboard.press('Escape')
           await inbox.getByRole('button', { name: 'Deny' }).waitFor()
         }
+        await batch(countersign, inbox)
         await fill(countersign, inbox)
         for (const place of PLACES) {
           await visit(inbox, countersign, place)
           await expect(inbox.getByText(/^(Nothing is|No )/)).toHaveCount(0)
-          await inbox.screenshot({ path: test.info().outputPath(`${place}.png`) })
         }
+      })
+
+      test('whoever is signed out is told how to sign in', async ({ countersign, page }) => {
+        await page.goto(countersign.url)
+        await expect(page.getByRole('heading', { name: 'Sign in to Countersign' })).toBeVisible()
+        await check(page, 'sign-in')
       })
     })
   }
@@ -77,7 +104,7 @@ test('the record verifies in the browser', async ({ countersign, inbox }) => {
   await countersign.submit({ tool: 'read_file', arguments: { path: 'ü\u2028', n: 0.1 } })
   await inbox.goto(`${countersign.url}/#/audit`)
   await inbox.getByRole('button', { name: 'Verify' }).click()
-  await expect(inbox.getByText(/events in \d+ chains? follow from each other/)).toBeVisible()
+  await expect(inbox.getByText(/events? in \d+ chains? follow from each other/)).toBeVisible()
 })
 
 test('the policy explains a call', async ({ countersign, inbox }) => {

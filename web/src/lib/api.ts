@@ -1,8 +1,8 @@
 /** The one place that talks to the server. */
 import { compact, of, parse, read, type Tree } from './json'
 import type {
-  Call, Decided, Event, Explained, Grant, GrantPreview, Hold, HoldDetail, Insights, Me, NewDecision, Page, Policy,
-  Problem, Remember,
+  Call, Decided, Event, Explained, Grant, GrantPreview, Hold, HoldDetail, Insights, Me, NewDecision, Page, PinnedTool,
+  Policy, Problem, Remember,
 } from './types'
 import type { SessionBrief } from './transcript'
 
@@ -65,11 +65,17 @@ export function explain(tool: string, server: string, args: string): Promise<Exp
 
 /** A page of the log as text, since hashes are over the very bytes of each body. */
 export const auditText = (after: string | null) => fetchText('GET', address('/v1/audit', { after, limit: PAGE }))
+export const keys = async () => (await get<{ keys: { key: string }[] }>('/v1/keys')).keys.map(({ key }) => key)
 export const sessionEvents = (session: string, after: string | null) =>
   get<Page<Event>>('/v1/audit', { session, after, limit: PAGE })
 export const insights = (hours: number) => get<Insights>('/v1/insights', { hours })
 export const halt = (reason: string) => post<unknown>('/v1/halt', { reason })
 export const resume = () => post<unknown>('/v1/resume', {})
+
+export const tools = (after: string | null) => get<Page<PinnedTool>>('/v1/tools', { after, limit: PAGE })
+/** Accepts the very definition that was shown. */
+export const acceptTool = ({ server, name, definition }: PinnedTool) =>
+  post<unknown>('/v1/tools/accept', { server, tool: name, definition })
 
 /** Sessions that the server runs. */
 export const sessions = (after: string | null) => get<Page<SessionBrief>>('/v1/sessions', { after, limit: PAGE })

@@ -43,6 +43,20 @@ export class Guard {
     this.seen = see(this.seen, view.scrollTop, view.scrollTop + view.clientHeight)
   }
 
+  /** Follows the view while it is drawn: its size, and whether anybody could look at it. Returns how to stop. */
+  watch(view: HTMLElement): () => void {
+    const observer = new ResizeObserver(() => this.look(view))
+    const back = () => this.pause()
+    observer.observe(view)
+    addEventListener('focus', back)
+    document.addEventListener('visibilitychange', back)
+    return () => {
+      observer.disconnect()
+      removeEventListener('focus', back)
+      document.removeEventListener('visibilitychange', back)
+    }
+  }
+
   /** Where the first part begins that was not on the screen yet. */
   get gap(): number | undefined {
     return firstGap(this.seen, this.height)

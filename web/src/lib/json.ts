@@ -63,8 +63,8 @@ export function pretty(tree: Tree, indent = ''): string {
 }
 
 /** A member of an object. */
-export function member(tree: Tree, key: string): Tree | undefined {
-  return tree.kind === 'map' ? tree.members.find(([name]) => name === key)?.[1] : undefined
+export function member(tree: Tree | undefined, key: string): Tree | undefined {
+  return tree?.kind === 'map' ? tree.members.find(([name]) => name === key)?.[1] : undefined
 }
 
 /** The same object with a member set, or taken out where the value is undefined. */

@@ -2,7 +2,7 @@
 export type Command =
   | 'next' | 'previous' | 'open' | 'approve' | 'deny' | 'edit' | 'answer' | 'remember' | 'select' | 'search'
   | 'page-down' | 'page-up' | 'line-down' | 'line-up' | 'help' | 'close'
-  | 'go-inbox' | 'go-sessions' | 'go-history' | 'go-grants' | 'go-doubts' | 'go-policy' | 'go-audit' | 'go-insights'
+  | 'go-inbox' | 'go-sessions' | 'go-history' | 'go-grants' | 'go-doubts' | 'go-policy' | 'go-tools' | 'go-audit' | 'go-insights'
 
 /** A key and what it does, as the help shows it. */
 export type Binding = { keys: string[]; command: Command; says: string }
@@ -30,6 +30,7 @@ export const BINDINGS: Binding[] = [
   { keys: ['g', 'g'], command: 'go-grants', says: 'Go to grants' },
   { keys: ['g', 'd'], command: 'go-doubts', says: 'Go to doubts' },
   { keys: ['g', 'p'], command: 'go-policy', says: 'Go to the policy' },
+  { keys: ['g', 't'], command: 'go-tools', says: 'Go to the tools of MCP servers' },
   { keys: ['g', 'a'], command: 'go-audit', says: 'Go to the audit' },
   { keys: ['g', 'n'], command: 'go-insights', says: 'Go to insights' },
 ]

@@ -1,5 +1,5 @@
 /** Where we are, in the part of the address that never reaches the server. */
-export const PLACES = ['inbox', 'sessions', 'history', 'grants', 'doubts', 'policy', 'audit', 'insights'] as const
+export const PLACES = ['inbox', 'sessions', 'history', 'grants', 'doubts', 'policy', 'tools', 'audit', 'insights'] as const
 export type Place = (typeof PLACES)[number]
 export type Route = { place: Place; id: string | undefined; query: URLSearchParams }
 

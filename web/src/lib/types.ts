@@ -215,6 +215,21 @@ export type Me = {
   halted: boolean
   policy: string
   now: string
+  /** Whether tools run with the rights of the server. */
+  tools_as_server?: boolean
+}
+
+/** A tool of an MCP server, and whether its definition is the one that was accepted. */
+export type PinnedTool = {
+  server: string
+  name: string
+  state: 'accepted' | 'changed' | 'new'
+  /** The digest of the definition that was found. */
+  definition: string
+  accepted?: unknown
+  found?: unknown
+  difference?: string
+  since: string
 }
 export type Page<T> = { items: T[]; next: string | null }
 

@@ -45,10 +45,16 @@ pub(crate) struct Args {
     /// Allow the same call from now on: in this session, or in all
     #[arg(long, value_name = "SCOPE")]
     remember: Option<ScopeArg>,
-    /// What to remember: `exact` arguments, `folder:FIELD` (wherever that argument leads into the same folder), or
-    /// every call of the `tool`
+    /// What to remember: `exact` arguments, `fields:A,B` (calls that are equal in these arguments), `folder:FIELD`
+    /// (wherever that argument leads into the same folder), or every call of the `tool`
     #[arg(long, value_name = "WHAT", requires = "remember", default_value = "exact", value_parser = covers)]
     covers: RememberCovers,
+    /// For how long to remember it: `15m`, `8h`, `30d` at most
+    #[arg(long, value_name = "TIME", requires = "remember")]
+    expires_after: Option<wire::Span>,
+    /// For how many calls after this one
+    #[arg(long, value_name = "NUMBER", requires = "remember", value_parser = clap::value_parser!(u32).range(1..))]
+    uses: Option<u32>,
     #[command(flatten)]
     reach: Reach,
 }
@@ -57,7 +63,8 @@ const EXAMPLES: &str = r#"Examples:
   countersign approve hold_0190…
   countersign approve hold_0190… --digest cs1c:4f…
   countersign approve hold_0190… --digest cs1c:4f… --arguments '{"path": "a.txt"}'
-  countersign approve hold_0190… --digest cs1c:4f… --remember session"#;
+  countersign approve hold_0190… --digest cs1c:4f… --remember session
+  countersign approve hold_0190… --digest cs1c:4f… --remember global --covers fields:to --expires-after 8h --uses 5"#;
 
 /// Where a grant holds.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -74,7 +81,10 @@ fn covers(text: &str) -> Result<RememberCovers, String> {
         None if text == "exact" => Ok(RememberCovers::Exact),
         None if text == "tool" => Ok(RememberCovers::Tool),
         Some(("folder", field)) if !field.is_empty() => Ok(RememberCovers::Folder(field.to_owned())),
-        _ => Err("it is `exact`, `folder:FIELD` or `tool`".to_owned()),
+        Some(("fields", fields)) if fields.split(',').all(|field| !field.is_empty()) => {
+            Ok(RememberCovers::Fields(fields.split(',').map(str::to_owned).collect()))
+        }
+        _ => Err("it is `exact`, `fields:A,B`, `folder:FIELD` or `tool`".to_owned()),
     }
 }
 
@@ -139,7 +149,8 @@ fn wanted(args: &Args) -> Result<Answer, Fault> {
             ScopeArg::Global => RememberScope::Global,
         },
         covers: args.covers.clone(),
-        ..Remember::session()
+        expires_after: args.expires_after.map(|span| span.0),
+        uses: args.uses,
     });
     Ok(Answer::Approve {
         arguments: arguments.map_err(|error| bad("--arguments", &error))?,

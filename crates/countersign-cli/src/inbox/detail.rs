@@ -1,6 +1,7 @@
 //! Draws the hold that is shown: its text, the choices, and what the one in focus does.
 
 use countersign::show::escape;
+use countersign_api::wire;
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -9,6 +10,7 @@ use ratatui::widgets::{Block, Paragraph};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::layout::Areas;
+use super::source::Terms;
 use super::state::{Mode, Shown, State, Tab};
 use super::view::Look;
 use crate::out::{fit, safe_piece};
@@ -72,12 +74,20 @@ fn rule(shown: &Shown, look: Look) -> Line<'static> {
         shown.coverages.get(shown.coverage).filter(|_| matches!(shown.dialog.stage(), Stage::Remembering(_)));
     let words = match (coverage, shown.dialog.part()) {
         (Some(coverage), _) => {
-            format!("─ covers {} ({} of {}) ", coverage.words, shown.coverage + 1, shown.coverages.len())
+            let place = format!("{} of {}", shown.coverage + 1, shown.coverages.len());
+            format!("─ covers {} ({place}){} ", coverage.words, terms(&shown.terms))
         }
         (None, Some(part)) => format!("─{part}"),
         (None, None) => String::new(),
     };
     Line::styled(words, look.colour(Color::Yellow))
+}
+
+/// On which terms something is remembered, where the person said so.
+fn terms(terms: &Terms) -> String {
+    let life = terms.expires_after.map(|life| format!(", for {}", wire::Span(life))).unwrap_or_default();
+    let uses = terms.uses.map(|uses| format!(", at most {uses} more")).unwrap_or_default();
+    format!("{life}{uses}")
 }
 
 /// The choices, as they may be taken now. What sleeps is in brackets.

@@ -1,10 +1,24 @@
 //! What each key does, depending on where the person is.
 
+use std::time::Duration;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::layout::areas;
-use super::state::{Effect, Mode, State, Tab};
+use super::state::{Effect, Mode, Shown, State, Tab};
 use crate::prompt::{Choice, Input, Stage, Step};
+
+/// How long a grant may be made to last, one key press after the other. None: as the policy says.
+const LIVES: [Option<Duration>; 6] = [
+    None,
+    Some(Duration::from_secs(15 * 60)),
+    Some(Duration::from_secs(60 * 60)),
+    Some(Duration::from_secs(8 * 60 * 60)),
+    Some(Duration::from_secs(24 * 60 * 60)),
+    Some(Duration::from_secs(30 * 24 * 60 * 60)),
+];
+/// For how many calls a grant may be made. None: for any number.
+const USES: [Option<u32>; 5] = [None, Some(1), Some(5), Some(20), Some(100)];
 
 impl State {
     pub(super) fn key(&mut self, key: KeyEvent) -> Vec<Effect> {
@@ -101,9 +115,11 @@ impl State {
             KeyCode::Down | KeyCode::Char('j') => shown.dialog.scroll(1, self.now),
             KeyCode::Up | KeyCode::Char('k') => shown.dialog.scroll(-1, self.now),
             KeyCode::PageDown | KeyCode::PageUp | KeyCode::Char(' ') => return self.turn(key.code),
-            KeyCode::Char('c') if matches!(shown.dialog.stage(), Stage::Remembering(_)) => self.next_coverage(),
             KeyCode::Char('q') if choosing => return vec![Effect::Quit],
             KeyCode::Char('?') => self.mode = Mode::Help,
+            KeyCode::Char(letter) if matches!(shown.dialog.stage(), Stage::Remembering(_)) => {
+                return self.letter_in_remembering(letter, key);
+            }
             _ => return self.key_for_dialog(key),
         }
         Vec::new()
@@ -121,7 +137,7 @@ impl State {
             Step::Editor(text) => vec![Effect::Editor(shown.hold.id, text)],
             Step::Offers => {
                 shown.dialog.notify("Looking up what may be remembered…".to_owned());
-                vec![Effect::Cover(shown.hold.id, shown.folders.clone())]
+                vec![Effect::Cover(shown.hold.id, shown.folders.clone(), shown.terms.clone())]
             }
             Step::Done(answer) => {
                 shown.sending = true;
@@ -191,6 +207,30 @@ impl State {
         effects
     }
 
+    /// Changes what would be remembered; any other key is the dialog's.
+    fn letter_in_remembering(&mut self, letter: char, key: KeyEvent) -> Vec<Effect> {
+        match letter {
+            'c' => {
+                self.next_coverage();
+                Vec::new()
+            }
+            'l' => self.on_other_terms(|shown| shown.terms.expires_after = after(&LIVES, shown.terms.expires_after)),
+            'u' => self.on_other_terms(|shown| shown.terms.uses = after(&USES, shown.terms.uses)),
+            '1'..='9' => self.on_other_terms(|shown| shown.toggle(letter)),
+            _ => self.key_for_dialog(key),
+        }
+    }
+
+    /// SECURITY: nothing is on offer until it is known, and shown, how the grant would read now.
+    fn on_other_terms(&mut self, change: impl FnOnce(&mut Shown)) -> Vec<Effect> {
+        let Some(shown) = self.shown.as_mut() else { return Vec::new() };
+        change(shown);
+        shown.coverages.clear();
+        shown.dialog.offer(Vec::new(), self.now);
+        shown.dialog.notify("Looking up what may be remembered…".to_owned());
+        vec![Effect::Cover(shown.hold.id, shown.folders.clone(), shown.terms.clone())]
+    }
+
     fn next_coverage(&mut self) {
         let Some(shown) = self.shown.as_mut() else { return };
         shown.coverage = (shown.coverage + 1) % shown.coverages.len().max(1);
@@ -216,4 +256,9 @@ impl State {
             }
         }
     }
+}
+
+/// What follows a value in a row that begins anew after its end.
+fn after<T: Copy + PartialEq>(row: &[Option<T>], value: Option<T>) -> Option<T> {
+    row.iter().copied().skip_while(|other| *other != value).nth(1).flatten()
 }

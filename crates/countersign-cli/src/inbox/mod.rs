@@ -17,7 +17,7 @@ mod view;
 mod tests;
 
 pub(crate) use follow::{Link, News, follow};
-pub(crate) use source::{Listing, Source, on_the_wire};
+pub(crate) use source::{Listing, Source, Terms, on_the_wire};
 pub(crate) use state::question;
 
 use std::io::{self, BufWriter, Stderr};
@@ -122,8 +122,9 @@ impl Screen {
             let words = |fault: Fault| on_one_line(&fault);
             match effect {
                 Effect::Load(id) => Message::Detail(id, source.detail(id).await.map(Box::new).map_err(words)),
-                Effect::Cover(id, folders) => {
-                    Message::Coverages(id, source.coverages(id, &folders).await.map_err(words))
+                Effect::Cover(id, folders, terms) => {
+                    let found = source.coverages(id, &folders, &terms).await.map_err(words);
+                    Message::Coverages(id, terms, found)
                 }
                 Effect::Decide(id, digest, answer) => {
                     Message::Decided(id, source.decide(id, digest, answer).await.map(Box::new).map_err(words))

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use countersign::call::Path;
 use countersign::digest::CallDigest;
@@ -62,6 +63,17 @@ pub(crate) struct Coverage {
     pub(crate) offers: Vec<Offer>,
 }
 
+/// How a grant is wanted, besides where it holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// Arguments in which later calls must be equal: a coverage of its own where any is named.
+    pub(crate) fields: Vec<String>,
+    /// For how long; none where the policy's own time is right.
+    pub(crate) expires_after: Option<Duration>,
+    /// For how many calls after this one; none for any number.
+    pub(crate) uses: Option<u32>,
+}
+
 impl Source {
     /// The holds that wait.
     pub(crate) async fn list(&self) -> Result<Listing, Fault> {
@@ -116,12 +128,18 @@ impl Source {
     }
 
     /// What may be remembered of a hold: the narrowest first, and nothing that may not.
-    pub(crate) async fn coverages(&self, hold: HoldId, folders: &[wire::Folder]) -> Result<Vec<Coverage>, Fault> {
+    pub(crate) async fn coverages(
+        &self,
+        hold: HoldId,
+        folders: &[wire::Folder],
+        terms: &Terms,
+    ) -> Result<Vec<Coverage>, Fault> {
         let mut coverages = Vec::new();
-        for (words, covers) in wishes(folders) {
+        for (words, covers) in wishes(folders, &terms.fields) {
             let mut offers = Vec::new();
             for scope in [RememberScope::Session, RememberScope::Global] {
-                let remember = Remember { scope, covers: covers.clone(), ..Remember::session() };
+                let Terms { expires_after, uses, .. } = *terms;
+                let remember = Remember { scope, covers: covers.clone(), expires_after, uses };
                 if let Some(lines) = self.preview(hold, remember.clone()).await? {
                     offers.push(Offer { remember, lines });
                 }
@@ -137,8 +155,7 @@ impl Source {
     async fn preview(&self, id: HoldId, remember: Remember) -> Result<Option<Vec<String>>, Fault> {
         match self {
             Source::Server(client) => {
-                let Remember { scope, covers, .. } = remember;
-                let remember = wire::Remember { scope, covers, expires_after: None, uses: None };
+                let remember = remembered(remember);
                 match client.preview_grant(id, &wire::PreviewGrant { remember, arguments: None }).await {
                     Ok(preview) => Ok(Some(offer::lines(&preview))),
                     Err(ClientError::Refused(problem)) if problem.code == Code::GrantRefused => Ok(None),
@@ -243,8 +260,12 @@ fn first_at(milliseconds: i64) -> CallId {
 }
 
 /// What a person might want covered, narrowest first.
-fn wishes(folders: &[wire::Folder]) -> Vec<(String, RememberCovers)> {
+fn wishes(folders: &[wire::Folder], fields: &[String]) -> Vec<(String, RememberCovers)> {
     let mut wishes = vec![("exactly these arguments".to_owned(), RememberCovers::Exact)];
+    if !fields.is_empty() {
+        let names: Vec<String> = fields.iter().map(|field| format!("`{}`", countersign::show::escape(field))).collect();
+        wishes.push((format!("calls equal in {}", names.join(", ")), RememberCovers::Fields(fields.to_vec())));
+    }
     for wire::Folder { field, .. } in folders {
         let words = format!("where `{}` leads into the same folder", countersign::show::escape(field));
         wishes.push((words, RememberCovers::Folder(field.clone())));
@@ -262,13 +283,11 @@ pub(crate) fn on_the_wire(digest: CallDigest, answer: Answer) -> NewDecision {
             NewDecision { answer: wire::AnswerWord::Respond, response: Some(response), ..decision }
         }
         Answer::Approve { arguments, payload, remember } => {
-            let remember = remember.map(|Remember { scope, covers, expires_after, uses }| wire::Remember {
-                scope,
-                covers,
-                expires_after: expires_after.map(wire::Span),
-                uses,
-            });
-            NewDecision { arguments, payload, remember, ..decision }
+            NewDecision { arguments, payload, remember: remember.map(remembered), ..decision }
         }
     }
+}
+
+fn remembered(Remember { scope, covers, expires_after, uses }: Remember) -> wire::Remember {
+    wire::Remember { scope, covers, expires_after: expires_after.map(wire::Span), uses }
 }

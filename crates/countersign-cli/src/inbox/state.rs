@@ -13,10 +13,13 @@ use crossterm::event::KeyEvent;
 use jiff::Timestamp;
 
 use super::follow::{Link, News};
-use super::source::{Closed, Coverage, Listing};
+use super::source::{Closed, Coverage, Listing, Terms};
 use super::together::Outcomes;
 use crate::out::safe_piece;
 use crate::prompt::{Choice, Dialog, Input, Question};
+
+/// One for each digit but zero.
+const KEYS_FOR_FIELDS: usize = 9;
 
 /// Something that happened.
 #[derive(Debug)]
@@ -35,8 +38,8 @@ pub(crate) enum Message {
     News(News),
     /// What there is to see of a hold, or why not.
     Detail(HoldId, Result<Box<wire::HoldDetail>, String>),
-    /// What may be remembered of a hold, or why that is not known.
-    Coverages(HoldId, Result<Vec<Coverage>, String>),
+    /// What may be remembered of a hold on these terms, or why that is not known.
+    Coverages(HoldId, Terms, Result<Vec<Coverage>, String>),
     /// What the person wrote in their own editor.
     Written(HoldId, Result<String, String>),
     /// What came of a decision.
@@ -52,8 +55,8 @@ pub(crate) enum Message {
 pub(crate) enum Effect {
     /// Read a hold.
     Load(HoldId),
-    /// Find out what may be remembered of a hold.
-    Cover(HoldId, Vec<wire::Folder>),
+    /// Find out what may be remembered of a hold on these terms.
+    Cover(HoldId, Vec<wire::Folder>, Terms),
     /// Let the person write the arguments of a hold anew in their own editor.
     Editor(HoldId, String),
     /// Decide a hold that was drawn with this digest.
@@ -114,6 +117,8 @@ pub(crate) struct Shown {
     /// What may be remembered, by coverage, and which coverage is shown.
     pub(crate) coverages: Vec<Coverage>,
     pub(crate) coverage: usize,
+    /// On which terms it would be remembered.
+    pub(crate) terms: Terms,
 }
 
 /// Everything the inbox knows.
@@ -271,7 +276,29 @@ impl Shown {
             gone: false,
             coverages: Vec::new(),
             coverage: 0,
+            terms: Terms::default(),
         }
+    }
+
+    /// The arguments that a grant may name, as far as there are keys for them.
+    pub(super) fn fields(&self) -> Vec<String> {
+        let arguments = serde_json::from_str(&self.detail.arguments_text);
+        let names = arguments.map(|arguments: serde_json::Map<String, serde_json::Value>| {
+            arguments.into_iter().map(|(name, _)| name).take(KEYS_FOR_FIELDS).collect()
+        });
+        names.unwrap_or_default()
+    }
+
+    /// Names an argument in which later calls must be equal, or no longer.
+    pub(super) fn toggle(&mut self, digit: char) {
+        let place = digit.to_digit(10).and_then(|digit| usize::try_from(digit).ok()?.checked_sub(1));
+        let Some(name) = place.and_then(|place| self.fields().into_iter().nth(place)) else { return };
+        match self.terms.fields.iter().position(|field| *field == name) {
+            Some(at) => drop(self.terms.fields.remove(at)),
+            None => self.terms.fields.push(name),
+        }
+        // The coverage by fields stands behind the one by all arguments.
+        self.coverage = usize::from(!self.terms.fields.is_empty());
     }
 
     /// Takes another picture of the same hold, if it is another.

@@ -11,7 +11,7 @@ use ratatui::backend::TestBackend;
 use serde_json::json;
 
 use super::follow::{Link, News};
-use super::source::{Closed, Coverage, Listing};
+use super::source::{Closed, Coverage, Listing, Terms};
 use super::state::{Effect, Message, Mode, State};
 use super::view::view;
 use crate::prompt::Offer;
@@ -339,7 +339,7 @@ fn a_grant_is_shown_as_a_rule_and_its_coverage_can_be_changed() {
     use countersign::grant::{Remember, RememberCovers};
     let holds = two();
     let mut person = Person::before(&holds);
-    assert_eq!(person.wait(LATER).types("m"), [Effect::Cover(id(1), Vec::new())]);
+    assert_eq!(person.wait(LATER).types("m"), [Effect::Cover(id(1), Vec::new(), Terms::default())]);
     let coverage = |covers: &RememberCovers| Coverage {
         words: format!("{covers:?}"),
         offers: vec![Offer {
@@ -348,7 +348,7 @@ fn a_grant_is_shown_as_a_rule_and_its_coverage_can_be_changed() {
         }],
     };
     let both = [RememberCovers::Exact, RememberCovers::Tool];
-    person.gets(Message::Coverages(id(1), Ok(both.iter().map(coverage).collect())));
+    person.gets(Message::Coverages(id(1), Terms::default(), Ok(both.iter().map(coverage).collect())));
     person.sees("allow Exact");
     assert_eq!(person.wait(LATER).types("c"), []);
     person.sees("allow Tool");
@@ -360,10 +360,55 @@ fn a_grant_is_shown_as_a_rule_and_its_coverage_can_be_changed() {
     // What may not be remembered is said; a late answer about another hold changes nothing.
     let mut person = Person::before(&holds);
     person.wait(LATER).types("m");
-    person.gets(Message::Coverages(id(2), Ok(both.iter().map(coverage).collect())));
+    person.gets(Message::Coverages(id(2), Terms::default(), Ok(both.iter().map(coverage).collect())));
     person.sees_not("allow Exact");
-    person.gets(Message::Coverages(id(1), Ok(Vec::new())));
+    person.gets(Message::Coverages(id(1), Terms::default(), Ok(Vec::new())));
     person.sees("Nothing about this call may be remembered.");
+}
+
+/// The terms of a grant are chosen with keys, and each change is looked up and looked at before it can be allowed.
+#[test]
+fn a_grant_may_name_fields_a_time_and_a_number_of_calls() {
+    use countersign::grant::{Remember, RememberCovers};
+    let holds = [hold(1, "send_email", json!({"to": "bo", "subject": "rent"}))];
+    let mut person = Person::before(&holds);
+    let coverage = |terms: &Terms, covers: RememberCovers| Coverage {
+        words: format!("{covers:?}"),
+        offers: vec![Offer {
+            remember: Remember {
+                covers: covers.clone(),
+                expires_after: terms.expires_after,
+                uses: terms.uses,
+                ..Remember::session()
+            },
+            lines: vec![format!("allow {covers:?}")],
+        }],
+    };
+    person.wait(LATER).types("m");
+    let plain = Terms::default();
+    person.gets(Message::Coverages(id(1), plain.clone(), Ok(vec![coverage(&plain, RememberCovers::Exact)])));
+    person.sees("allow Exact");
+    person.sees("equal in 1 subject, 2 to");
+
+    let fields = Terms { fields: vec!["to".to_owned()], ..Terms::default() };
+    assert_eq!(person.wait(LATER).types("2"), [Effect::Cover(id(1), Vec::new(), fields.clone())]);
+    // What was on offer before is not any more, and an answer about it comes too late.
+    person.sees_not("allow Exact");
+    assert_eq!(person.wait(LATER).types("s"), []);
+    person.gets(Message::Coverages(id(1), plain.clone(), Ok(vec![coverage(&plain, RememberCovers::Exact)])));
+    person.sees_not("allow Exact");
+
+    let hour = Duration::from_secs(3_600);
+    let terms = Terms { expires_after: Some(hour), uses: Some(1), ..fields };
+    assert_eq!(person.types("llu").last(), Some(&Effect::Cover(id(1), Vec::new(), terms.clone())));
+    let covers = RememberCovers::Fields(vec!["to".to_owned()]);
+    let both = vec![coverage(&terms, RememberCovers::Exact), coverage(&terms, covers.clone())];
+    person.gets(Message::Coverages(id(1), terms, Ok(both)));
+    person.sees("for 1h, at most 1 more");
+    assert_eq!(person.types("s"), [], "it is looked at first");
+    let remember = Some(Remember { covers, expires_after: Some(hour), uses: Some(1), ..Remember::session() });
+    let answer = Answer::Approve { arguments: None, payload: None, remember };
+    assert_eq!(person.wait(LATER).types("s"), [Effect::Decide(id(1), holds[0].digest, answer)]);
 }
 
 #[test]

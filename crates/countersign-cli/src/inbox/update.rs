@@ -8,7 +8,7 @@ use countersign_api::wire;
 
 use super::follow::{Link, News};
 use super::layout::areas;
-use super::source::{Coverage, Listing};
+use super::source::{Coverage, Listing, Terms};
 use super::state::{Effect, Message, Mode, Shown, State, Tab};
 use crate::prompt::Stage;
 
@@ -40,8 +40,8 @@ impl State {
                 Vec::new()
             }
             Message::Detail(id, found) => self.found(id, found),
-            Message::Coverages(id, found) => {
-                self.covered(id, found);
+            Message::Coverages(id, terms, found) => {
+                self.covered(id, &terms, found);
                 Vec::new()
             }
             Message::Written(id, written) => {
@@ -151,19 +151,23 @@ impl State {
         }
     }
 
-    fn covered(&mut self, id: HoldId, found: Result<Vec<Coverage>, String>) {
+    fn covered(&mut self, id: HoldId, terms: &Terms, found: Result<Vec<Coverage>, String>) {
         let reading = matches!(self.mode, Mode::Detail);
         let Some(shown) = self.shown.as_mut().filter(|shown| shown.hold.id == id && !shown.sending) else { return };
-        if !reading || !matches!(shown.dialog.stage(), Stage::Choosing) {
+        // SECURITY: an answer about other terms than those on the screen must not be offered under them.
+        if !reading || !matches!(shown.dialog.stage(), Stage::Choosing | Stage::Remembering(_)) || shown.terms != *terms
+        {
             return;
         }
         match found {
             Err(words) => shown.dialog.notify(words),
-            Ok(coverages) => match coverages.first() {
+            Ok(coverages) => match coverages.get(shown.coverage).or(coverages.first()) {
                 None => shown.dialog.notify("Nothing about this call may be remembered.".to_owned()),
                 Some(first) => {
+                    shown.coverage = shown.coverage.min(coverages.len() - 1);
                     shown.dialog.offer(first.offers.clone(), self.now);
-                    (shown.coverages, shown.coverage) = (coverages, 0);
+                    shown.dialog.notify(how_to_change(shown));
+                    shown.coverages = coverages;
                 }
             },
         }
@@ -260,6 +264,14 @@ impl State {
             shown.dialog.show(areas.rows());
         }
     }
+}
+
+/// Which keys change what is remembered. Not yet escaped.
+fn how_to_change(shown: &Shown) -> String {
+    let fields = shown.fields();
+    let names: Vec<String> = fields.iter().zip(1..).map(|(name, digit)| format!("{digit} {name}")).collect();
+    let equal = if names.is_empty() { String::new() } else { format!("; equal in {}", names.join(", ")) };
+    format!("c coverage, l time, u calls{equal}")
 }
 
 /// Whether something happened to a hold since it was drawn.

@@ -61,7 +61,7 @@ const HELP: &[&str] = &[
     "e            edit the arguments, look at the change, approve it;",
     "             Ctrl-O there opens them in your $EDITOR",
     "r            answer instead of the tool",
-    "m            approve and remember; c changes what is covered",
+    "m            approve and remember; c, l, u and digits change how",
     "×3           identical calls in one row, decided one by one;",
     "g            shows what differs between them, and decides all",
     "h            closed holds, and who decided them",

@@ -216,9 +216,8 @@ impl Dialog {
 
     /// Shows the rules that could be made.
     pub(crate) fn offer(&mut self, offers: Vec<Offer>, now: Duration) {
-        let covers = offers.first().map_or(RememberCovers::Exact, |offer| offer.remember.covers.clone());
         self.question.offers = offers;
-        self.enter(Stage::Remembering(covers), now);
+        self.enter(Stage::Remembering(covered_by(&self.question.offers)), now);
     }
 
     /// Begins anew with the first choice in focus. What was shown stays shown.
@@ -382,7 +381,7 @@ impl Dialog {
             Choice::Respond => self.go(Stage::Responding(Input::line()), now),
             Choice::Edit => self.go(Stage::Editing(Input::lines(&pretty(&self.question.arguments))), now),
             Choice::Remember if self.question.offers.is_empty() => Step::Offers,
-            Choice::Remember => self.go(Stage::Remembering(RememberCovers::Exact), now),
+            Choice::Remember => self.go(Stage::Remembering(covered_by(&self.question.offers)), now),
             Choice::Widen => self.go(Stage::Remembering(RememberCovers::Tool), now),
             Choice::Back => self.go(Stage::Choosing, now),
             Choice::ApproveEdited => match &self.stage {
@@ -444,4 +443,9 @@ fn is_control(key: KeyEvent, letter: char) -> bool {
 /// What a person typed, as JSON where it is JSON, else as a text.
 fn said(text: &str) -> Json {
     Json::ingest(text.trim(), Bounds::PAYLOAD).unwrap_or_else(|_| Json::string(text.trim()))
+}
+
+/// What the first of some grants covers.
+fn covered_by(offers: &[Offer]) -> RememberCovers {
+    offers.first().map_or(RememberCovers::Exact, |offer| offer.remember.covers.clone())
 }

@@ -150,6 +150,37 @@ async fn a_folder_is_remembered_by_its_field() {
     assert_eq!(grants[0]["covers"]["folder"], serde_json::json!({ "field": "path", "folder": "/a/b" }));
 }
 
+/// What a grant compares, for how long and for how many calls are said on the command line, and hold.
+#[tokio::test]
+async fn a_grant_is_limited_by_fields_time_and_calls() {
+    let bed = Bed::new();
+    let store = bed.store().await;
+    let agent = gate(&store, ASK);
+    let call = submit(&agent, "pay", r#"{"to": "Bo", "amount": 1}"#).await;
+    let (open, url) = (hold(&call), bed.url());
+    let (id, digest) = (open.id.to_string(), open.digest.to_string());
+    let approve = |more: &[&str]| {
+        let args = ["approve", &id, "--digest", &digest, "--store", &url];
+        bed.run(args.iter().chain(more).copied())
+    };
+    for wrong in [
+        ["--remember", "session", "--covers", "fields:"].as_slice(),
+        &["--remember", "session", "--covers", "fields:to,"],
+        &["--remember", "session", "--uses", "0"],
+        &["--remember", "session", "--expires-after", "soon"],
+        &["--uses", "2"],
+        &["--expires-after", "1h"],
+    ] {
+        approve(wrong).expect(2);
+    }
+    let terms = ["--remember", "session", "--covers", "fields:to", "--expires-after", "15m", "--uses", "2"];
+    approve(&terms).expect(0);
+    let grants = bed.run(["grants", "--json", "--store", &url]).expect(0).json();
+    assert_eq!(grants[0]["uses_left"], 2);
+    assert_eq!(submit(&agent, "pay", r#"{"to": "Bo", "amount": 2}"#).await.state, CallState::Allowed);
+    assert_eq!(submit(&agent, "pay", r#"{"to": "Cy", "amount": 1}"#).await.state, CallState::Pending);
+}
+
 #[tokio::test]
 async fn edited_arguments_are_what_is_approved() {
     let bed = Bed::new();

@@ -8,7 +8,7 @@ use countersign_api::wire::{self, Code, NewDecision};
 
 use super::{add_wishes, closed_meanwhile};
 use crate::fault::Fault;
-use crate::inbox::{Source, on_the_wire, question};
+use crate::inbox::{Source, Terms, on_the_wire, question};
 use crate::offer;
 use crate::prompt::{self, Asked, Choice, Question};
 use crate::signals::Signals;
@@ -29,7 +29,7 @@ pub(super) async fn ask(client: &Client, id: HoldId, wanted: Answer) -> Result<O
     let mut question = question(detail);
     add_wishes(&mut question.view, &wanted, &rule);
     if plain {
-        let narrowest = source.coverages(hold.id, &[]).await?.into_iter().next();
+        let narrowest = source.coverages(hold.id, &[], &Terms::default()).await?.into_iter().next();
         question.offers = narrowest.map(|coverage| coverage.offers).unwrap_or_default();
     }
     question.choices = choices(&question, plain);
