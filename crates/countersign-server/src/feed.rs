@@ -15,8 +15,6 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use crate::app::App;
 use crate::auth::Principal;
 use crate::limits;
-use crate::problem::Answer;
-use crate::rate::StreamPlace;
 use crate::tail::{Live, Told};
 
 /// Events that are taken before it is looked whether the stream must end.
@@ -47,7 +45,6 @@ pub(crate) struct Feed {
     /// Looks for events since it was last looked whether the stream must end.
     in_a_row: usize,
     tick: Interval,
-    _place: StreamPlace,
 }
 
 enum Stage {
@@ -64,9 +61,8 @@ enum Stage {
 }
 
 impl Feed {
-    /// Begins: with what happened since a cursor, else with the holds that wait.
-    pub(crate) fn begin(app: App, principal: Arc<Principal>, after: Option<Cursor>) -> Answer<Feed> {
-        let place = app.rates.stream(&principal.name)?;
+    /// Begins: with what happened since a cursor, else with the holds that wait. Whoever begins it has a place for it.
+    pub(crate) fn begin(app: App, principal: Arc<Principal>, after: Option<Cursor>) -> Feed {
         let mut tick = interval(limits::KEEP_ALIVE);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (stage, live) = match after {
@@ -74,7 +70,7 @@ impl Feed {
             // Listening begins before looking, so a hold that opens meanwhile is seen at least once.
             None => (Stage::Waiting(None), Some(app.tail.listen())),
         };
-        Ok(Feed { app, principal, stage, live, queue: VecDeque::new(), heard: None, in_a_row: 0, tick, _place: place })
+        Feed { app, principal, stage, live, queue: VecDeque::new(), heard: None, in_a_row: 0, tick }
     }
 
     /// The next item; none when the stream is over. Can be dropped at any moment: nothing is lost by it.

@@ -10,6 +10,18 @@ pub const MESSAGE_BYTES: usize = 512 * 1024;
 pub const CONNECTIONS: usize = 12_000;
 /// Streams at once of one principal, server-sent events and WebSockets together.
 pub const STREAMS: usize = 100;
+/// Requests at once in which one principal waits for people.
+pub const WAITS: usize = 500;
+/// Bytes of a request's line and headers.
+pub const HEADER_BYTES: usize = 16 * 1024;
+/// How long a request's headers may take, and how long a connection may say nothing.
+pub const HEADERS_WITHIN: Duration = Duration::from_secs(20);
+/// How long a request's body may take.
+pub const BODY_WITHIN: Duration = Duration::from_secs(30);
+/// Requests at once on one connection of HTTP/2.
+pub const REQUESTS_PER_CONNECTION: u32 = 128;
+/// Pause before connections are accepted again where the system had no more to give.
+pub const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// How long a TLS handshake may take.
 pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 /// How long a request may wait for a call to leave `pending`.
@@ -20,6 +32,8 @@ pub const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 pub const BEHIND: usize = 1_024;
 /// How often a quiet stream says that it is alive, and looks whether its credential still holds.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long the other end of a WebSocket may take to read one message.
+pub const SEND_WITHIN: Duration = Duration::from_secs(20);
 /// Submissions a token may make at once, beyond the rate per second that `limits:` sets.
 pub const SUBMIT_BURST: u32 = 200;
 /// Requests per second of one principal.

@@ -51,6 +51,7 @@ pub struct ServerBuilder {
     notify: Vec<NotifyConfig>,
     faces: Vec<Face>,
     scope: Scope,
+    connections: usize,
 }
 
 /// What of a server there is.
@@ -160,6 +161,13 @@ impl ServerBuilder {
         self
     }
 
+    /// How many connections may be open at once. Without it: [`limits::CONNECTIONS`].
+    #[must_use]
+    pub fn connections(mut self, most: usize) -> Self {
+        self.connections = most;
+        self
+    }
+
     /// Takes the address, and begins to follow the store, to drive sessions and to tell what happens.
     pub async fn bind(self) -> Result<Server, StartError> {
         serve::check_address(self.listen, self.tls.is_some())?;
@@ -211,7 +219,7 @@ impl ServerBuilder {
             open,
             ending: ended,
         });
-        let door = Door::open(listener, self.tls).map_err(bind)?;
+        let door = Door::new(listener, self.tls, self.connections);
         let router = match self.scope {
             Scope::Whole => whole(),
             Scope::Gateway { .. } => gateway(),
@@ -249,6 +257,7 @@ impl Server {
             notify: Vec::new(),
             faces: Vec::new(),
             scope: Scope::Whole,
+            connections: limits::CONNECTIONS,
         }
     }
 
@@ -283,12 +292,12 @@ impl Server {
             app.ended().await;
             futures::future::join_all(app.faces.values().map(Face::close)).await;
         });
-        let served = serve::serve(self.door, self.router, end).await;
+        serve::serve(self.door, self.router, end).await;
         // What is being told is told to its end, and seats are given back; a run that does not come to a halt in time is
         // left where it is, as in a crash. Nobody waits for ever.
         let told = async { while telling.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(limits::DRAIN_WITHIN, async { tokio::join!(told, self.driving, hang_up) }).await;
-        served
+        Ok(())
     }
 }
 

@@ -23,6 +23,7 @@ use countersign_api::wire::{Code, Role};
 use crate::app::App;
 use crate::auth::known::Look;
 use crate::problem::Refused;
+use crate::room::Standing;
 use crate::serve::Peer;
 
 /// The header that carries the CSRF value.
@@ -69,6 +70,11 @@ impl Principal {
     /// Whether they are an agent: it sees only its own.
     pub(crate) fn is_agent(&self) -> bool {
         self.has(&[Role::Agent])
+    }
+
+    /// How much their connection is missed.
+    fn standing(&self) -> Standing {
+        if self.is_agent() { Standing::Agent } else { Standing::Overseer }
     }
 
     /// As whom decisions are recorded, and where they were made.
@@ -144,12 +150,14 @@ callers! {
 
 /// Lets in who has a good credential, one of the roles, and room under their rate.
 async fn admit(parts: &Parts, app: &App, roles: &[Role]) -> Result<Arc<Principal>, Refused> {
-    let Some(principal) = authenticate(app, &parts.headers).await? else {
-        return Err(app.rates.failure(parts.extensions.get::<ConnectInfo<Peer>>().map(|peer| peer.0)));
-    };
-    app.rates.request(&principal.name)?;
+    let peer = parts.extensions.get::<ConnectInfo<Peer>>().map(|peer| &peer.0);
+    let Some(principal) = authenticate(app, &parts.headers).await? else { return Err(app.rates.failure(peer)) };
+    if let Some(Peer(place)) = peer {
+        place.stands(principal.standing());
+    }
+    app.rates.request(&*principal)?;
     if !principal.has(roles) {
-        if app.rates.may_note(&principal.name) {
+        if app.rates.may_note(&*principal) {
             note_refusal(app, &principal, parts).await;
         }
         return Err(Refused::because(Code::Forbidden, format!("this needs the role {}", names(roles))));

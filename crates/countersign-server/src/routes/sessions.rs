@@ -65,7 +65,7 @@ async fn begin(
     caller: Agent,
     Body(new): Body<wire::NewSession>,
 ) -> Answer<(StatusCode, Json<wire::Session>)> {
-    app.rates.submit(&caller.name)?;
+    app.rates.submit(&*caller)?;
     let reader = app.sessions.begin(&caller.name, new).await?;
     Ok((StatusCode::CREATED, Json(brief(&app, &reader).await?)))
 }
@@ -153,7 +153,7 @@ async fn say(
     Id(id): Id<String>,
     Body(new): Body<wire::NewMessage>,
 ) -> Answer<(StatusCode, Json<wire::Session>)> {
-    app.rates.submit(&caller.name)?;
+    app.rates.submit(&*caller)?;
     let reader = app.sessions.find(&caller.name, &id).await?;
     app.sessions.say(&Key::new(&caller.name, &id), &new.text).await?;
     Ok((StatusCode::ACCEPTED, Json(brief(&app, &reader).await?)))

@@ -41,7 +41,7 @@ async fn sign_in(
     let (cookie, session) = match people::sign_in(&**app.store(), &body.link).await {
         Ok(signed_in) => signed_in,
         Err(PeopleError::Spent) => {
-            let refused = app.rates.failure(peer.map(|peer| peer.0.0));
+            let refused = app.rates.failure(peer.as_ref().map(|peer| &peer.0.0));
             let limited = refused.0.code == Code::Limit;
             return Err(if limited { refused } else { Refused::new(Code::LinkSpent) });
         }
