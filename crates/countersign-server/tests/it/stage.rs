@@ -129,6 +129,11 @@ impl Stage {
         Client { token: Some(made.token), ..self.nobody() }
     }
 
+    /// A client of another server on the same store, here with the same credential.
+    pub(crate) fn also(&self, client: &Client) -> Client {
+        Client { token: client.token.clone(), ..self.nobody() }
+    }
+
     /// An agent.
     pub(crate) async fn agent(&self) -> Client {
         self.with(Role::Agent, "bot").await
