@@ -44,6 +44,11 @@ pub const REQUEST_BURST: u32 = 1_000;
 pub const FAILURES_PER_MINUTE: u32 = 5;
 /// Refused accesses of one principal that are put on the record at once; after that one a second.
 pub const REFUSALS_NOTED: u32 = 10;
+/// Strangers who were sent away that are put on the record at once, from all addresses. From one of them, and for one
+/// reason, as many as refused accesses of a principal, and then one a minute.
+pub const STRANGERS_NOTED: u32 = 100;
+/// After that, one in so long.
+pub const STRANGER_NOTED_EVERY: Duration = Duration::from_secs(10);
 /// Principals or addresses whose rates are remembered.
 pub const RATES: usize = 10_000;
 /// How long what the store said about a credential is believed, even if no change was heard of.

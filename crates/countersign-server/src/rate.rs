@@ -38,6 +38,8 @@ pub(crate) struct Rates {
     requests: Buckets<Whose>,
     failures: Buckets<IpAddr>,
     refusals: Buckets<Whose>,
+    strangers: Buckets<()>,
+    strangers_from: Buckets<(Option<IpAddr>, Code)>,
     streams: Counts,
     waits: Counts,
 }
@@ -72,6 +74,8 @@ impl Rates {
             requests: Buckets::new(limits::REQUEST_BURST, second / limits::REQUESTS_PER_SECOND),
             failures: Buckets::new(limits::FAILURES_PER_MINUTE, second * 60 / limits::FAILURES_PER_MINUTE),
             refusals: Buckets::new(limits::REFUSALS_NOTED, second),
+            strangers: Buckets::new(limits::STRANGERS_NOTED, limits::STRANGER_NOTED_EVERY),
+            strangers_from: Buckets::new(limits::REFUSALS_NOTED, second * 60),
             streams: Arc::default(),
             waits: Arc::default(),
         }
@@ -80,6 +84,13 @@ impl Rates {
     /// Whether one more refused access of a principal may be put on the record: nobody fills it with their own.
     pub(crate) fn may_note(&self, whose: impl Into<Whose>) -> bool {
         self.refusals.take(whose.into(), Instant::now()).is_ok()
+    }
+
+    /// Whether one more stranger from an address may be put on the record, sent away for this. All together have a rate,
+    /// too.
+    pub(crate) fn may_note_stranger(&self, address: Option<IpAddr>, why: Code) -> bool {
+        let now = Instant::now();
+        self.strangers_from.take((address, why), now).is_ok() && self.strangers.take((), now).is_ok()
     }
 
     /// A principal opens a stream.

@@ -24,6 +24,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::app::{App, Shared};
 use crate::auth::guard;
 use crate::auth::known::Known;
+use crate::auth::refusals::Stranger;
 use crate::dialects;
 use crate::limits;
 use crate::metrics::{Counting, Metrics};
@@ -326,11 +327,12 @@ fn guarded(router: Router<App>, app: &App) -> Router {
 
 /// What is done around every request, in one layer: each further one costs a busy server its share.
 async fn surround(State(app): State<App>, request: Request, next: Next) -> Response {
-    let counting = Counting::begin(&request);
+    let (counting, stranger) = (Counting::begin(&request), Stranger::of(&request));
     let mut response = match guard::check(&app, &request) {
         Ok(()) => next.run(request).await,
         Err(refused) => refused.into_response(),
     };
+    stranger.sent_away(&app, &response).await;
     headers::add(response.headers_mut());
     counting.end(&app.metrics, response.status());
     response

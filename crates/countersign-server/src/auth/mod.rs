@@ -4,6 +4,7 @@ pub(crate) mod changes;
 pub(crate) mod guard;
 pub(crate) mod known;
 pub mod people;
+pub(crate) mod refusals;
 pub(crate) mod secret;
 pub mod tokens;
 
@@ -14,10 +15,8 @@ use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use countersign::Time;
-use countersign::call::Chain;
-use countersign::event::{Draft, EventName};
 use countersign::hold::Who;
-use countersign::store::{Op, StoreError};
+use countersign::store::StoreError;
 use countersign_api::wire::{Code, Role};
 
 use crate::app::App;
@@ -157,9 +156,7 @@ async fn admit(parts: &Parts, app: &App, roles: &[Role]) -> Result<Arc<Principal
     }
     app.rates.request(&*principal)?;
     if !principal.has(roles) {
-        if app.rates.may_note(&*principal) {
-            note_refusal(app, &principal, parts).await;
-        }
+        refusals::note(app, &principal, &parts.method, parts.uri.path()).await;
         return Err(Refused::because(Code::Forbidden, format!("this needs the role {}", names(roles))));
     }
     if let By::Session { csrf, .. } = &principal.by {
@@ -263,19 +260,6 @@ fn check_csrf(parts: &Parts, csrf: &str) -> Result<(), Refused> {
     }
     let sent = parts.headers.get(CSRF).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if secret::equal(sent, csrf) { Ok(()) } else { Err(Refused::new(Code::WrongCsrf)) }
-}
-
-/// Puts on the record that a credential tried what it may not.
-async fn note_refusal(app: &App, principal: &Principal, parts: &Parts) {
-    let path: String = parts.uri.path().chars().take(countersign::limits::NAME_BYTES).collect();
-    let draft = Draft::new(EventName::AccessRefused)
-        .text("who", &principal.name)
-        .text("roles", &names(&principal.roles))
-        .text("method", parts.method.as_str())
-        .text("path", &path);
-    if let Err(error) = app.store().run(Op::Note { chain: Chain::system(), draft }).await {
-        tracing::warn!(%error, "a refused access could not be recorded");
-    }
 }
 
 fn names(roles: &[Role]) -> String {

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::http::Method;
 use axum::response::Response;
 use axum::routing;
 use countersign::event::Cursor;
 use countersign_api::wire::{self, Code, FromSocket, Role, ToSocket};
 
 use crate::app::App;
-use crate::auth::{Anyone, Principal};
+use crate::auth::{Anyone, Principal, refusals};
 use crate::feed::{Feed, Item};
 use crate::limits;
 use crate::problem::{Answer, Refused};
@@ -18,9 +19,11 @@ use crate::pulse::{self, Pulse};
 use crate::routes::{cursor, holds};
 use crate::table::{Route, get};
 
+const PATH: &str = "/v1/ws";
+
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        get("/v1/ws", Anyone::ROLES, routing::any(upgrade), "Streams events and takes decisions.")
+        get(PATH, Anyone::ROLES, routing::any(upgrade), "Streams events and takes decisions.")
             .streams("101", "Messages `FromSocket` in, `ToSocket` out."),
     ]
 }
@@ -124,6 +127,7 @@ async fn handle(
                 return Err(Refused::new(Code::Unauthenticated));
             }
             if !principal.has(&[Role::Approver]) {
+                refusals::note(app, principal, &Method::GET, PATH).await;
                 return Err(Refused::new(Code::Forbidden));
             }
             holds::decide_as(app, principal, hold, decision).await.map(Some)

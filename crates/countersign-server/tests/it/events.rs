@@ -211,4 +211,8 @@ async fn foreign_socket_refused() {
     let approve = json!({ "answer": "approve", "digest": call["holds"][0]["digest"] });
     talk.say(json!({ "type": "decide", "hold": call["holds"][0]["id"], "decision": approve })).await;
     assert_eq!(talk.hear().await["problem"]["code"], "forbidden");
+    let log = stage.with(Role::Auditor, "eve").await.get("/v1/audit").await.expect(200);
+    let refused = |event: &&Value| event["event"] == "access.refused" && event["body"]["who"] == "bot";
+    let refused = log["items"].as_array().unwrap().iter().find(refused).expect("the try is on the record");
+    assert_eq!((&refused["body"]["path"], &refused["body"]["roles"]), (&json!("/v1/ws"), &json!("agent")));
 }
