@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::bell::Bell;
 use crate::call::{Call, CallState, Chain, Facts, Outcome, Path, Repeat, Resolution, ToolId};
@@ -418,10 +419,23 @@ pub struct CallFilter {
     pub principal: Option<Arc<str>>,
     /// Only with this argument digest.
     pub argument_digest: Option<ArgumentDigest>,
-    /// Only after this call, in order of submission.
+    /// In which order.
+    pub order: Order,
+    /// Only after this call, in that order.
     pub after: Option<CallId>,
     /// How many at most.
     pub limit: Option<usize>,
+}
+
+/// In which order calls are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// As they were submitted.
+    #[default]
+    Oldest,
+    /// The last one first.
+    Newest,
 }
 
 /// Which events to read.

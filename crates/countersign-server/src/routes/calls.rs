@@ -8,7 +8,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing;
 use countersign::call::{CallState, Resolution};
 use countersign::hold::HoldState;
-use countersign::store::{CallFilter, Op};
+use countersign::store::{CallFilter, Op, Order};
 use countersign::{Call, CallId, Claimed, Time};
 use countersign_api::wire::{self, Code, Page};
 use serde::Deserialize;
@@ -88,7 +88,7 @@ struct Filter {
     state: Option<CallState>,
     session: Option<Arc<str>>,
     q: Option<String>,
-    order: Option<find::Order>,
+    order: Option<Order>,
 }
 
 async fn list(State(app): State<App>, caller: Anyone, list: List<Filter>) -> Answer<Json<Page<wire::Call>>> {
@@ -97,11 +97,12 @@ async fn list(State(app): State<App>, caller: Anyone, list: List<Filter>) -> Ans
         state: *state,
         session: session.clone(),
         principal: caller.0.is_agent().then(|| Arc::clone(&caller.0.name)),
+        order: order.unwrap_or_default(),
         after: list.after()?,
         limit: Some(list.read()),
         ..CallFilter::default()
     };
-    let found = find::find(app.store(), filter, q.as_deref(), order.unwrap_or_default(), list.rows()).await?;
+    let found = find::find(app.store(), filter, q.as_deref(), list.rows()).await?;
     let Page { items: calls, next } = list.page(found, |call| call.id.to_string(), |call| Ok(Arc::clone(call)))?;
     let mut items = Vec::with_capacity(calls.len());
     for call in calls {

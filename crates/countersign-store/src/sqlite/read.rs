@@ -8,7 +8,7 @@ use countersign::event::{Cursor, Event};
 use countersign::grant::Grant;
 use countersign::id::{CallId, GrantId, HoldId};
 use countersign::limits;
-use countersign::store::{CallFilter, EventFilter, StoreError};
+use countersign::store::{CallFilter, EventFilter, Order, StoreError};
 use countersign::time::Time;
 use rusqlite::{Connection, OptionalExtension as _, Params, ToSql, params};
 use tokio::sync::Semaphore;
@@ -127,15 +127,22 @@ pub(super) fn listing(filter: &CallFilter) -> (String, Vec<Box<dyn ToSql>>) {
         values.push(Box::new(digest.as_bytes().to_vec()));
     }
     if let Some(after) = filter.after {
-        clauses.push("id > ?");
+        clauses.push(match filter.order {
+            Order::Oldest => "id > ?",
+            Order::Newest => "id < ?",
+        });
         values.push(Box::new(after.as_bytes().to_vec()));
     }
     let index = if held { "INDEXED BY calls_holding" } else { index_for(filter) };
     let filtered = if clauses.is_empty() { "" } else { "WHERE " };
     let clauses = clauses.join(" AND ");
+    let order = match filter.order {
+        Order::Oldest => "",
+        Order::Newest => " DESC",
+    };
     let sql = format!(
         "SELECT r.body, standing FROM calls {index} CROSS JOIN requests r ON r.call = n {filtered}{clauses} \
-         ORDER BY id LIMIT ?"
+         ORDER BY id{order} LIMIT ?"
     );
     values.push(Box::new(page(filter.limit) as i64));
     (sql, values)
