@@ -417,6 +417,10 @@ impl Store for MemoryStore {
         Ok(listed(&filter, tables.calls.range(range).map(|(_, call)| call)))
     }
 
+    async fn holding(&self) -> Result<usize, StoreError> {
+        Ok(self.tables().holding.len())
+    }
+
     async fn due(&self, limit: usize) -> Result<Vec<CallId>, StoreError> {
         let now = self.clock.now();
         let tables = self.tables();

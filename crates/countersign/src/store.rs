@@ -487,8 +487,21 @@ pub trait Store: Send + Sync {
     async fn call(&self, id: CallId) -> Result<Option<Arc<Call>>, StoreError>;
     /// Reads the call a hold belongs to.
     async fn call_of_hold(&self, hold: HoldId) -> Result<Option<Arc<Call>>, StoreError>;
-    /// Lists calls in order of submission.
+    /// Lists calls in the order of the filter.
     async fn calls(&self, filter: CallFilter) -> Result<Vec<Arc<Call>>, StoreError>;
+    /// Counts the calls with an open hold.
+    ///
+    /// Left to itself it reads them page by page; stores that can count should.
+    async fn holding(&self) -> Result<usize, StoreError> {
+        let (mut count, mut after) = (0, None);
+        loop {
+            let limit = Some(limits::PAGE_ROWS);
+            let page = self.calls(CallFilter { holding: true, after, limit, ..CallFilter::default() }).await?;
+            let Some(last) = page.last() else { return Ok(count) };
+            after = Some(last.id);
+            count += page.len();
+        }
+    }
     /// Lists calls whose [`Call::due_at`] has passed.
     async fn due(&self, limit: usize) -> Result<Vec<CallId>, StoreError>;
     /// Reads a grant.

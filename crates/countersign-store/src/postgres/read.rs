@@ -70,9 +70,13 @@ macro_rules! listing {
 
 fn lead(filter: &CallFilter, holding: bool) -> &'static str {
     match filter {
-        _ if holding && filter.session.is_some() => listing!(filter, "calls.id", "calls.holding AND calls.session = $4"),
+        _ if holding && filter.session.is_some() => {
+            listing!(filter, "calls.id", "calls.holding AND calls.session = $4")
+        }
         _ if holding => listing!(filter, "calls.id", "calls.holding"),
-        CallFilter { argument_digest: Some(_), .. } => listing!(filter, "requests.call", "requests.argument_digest = $6"),
+        CallFilter { argument_digest: Some(_), .. } => {
+            listing!(filter, "requests.call", "requests.argument_digest = $6")
+        }
         CallFilter { session: Some(_), .. } => listing!(filter, "requests.call", "requests.session = $4"),
         CallFilter { state: Some(state), .. } if is_seldom(*state) => listing!(
             filter,
@@ -120,6 +124,11 @@ pub(super) async fn calls(pool: &PgPool, filter: &CallFilter) -> Result<Vec<Arc<
         .bind(filter.argument_digest.as_ref().map(|digest| &digest.as_bytes()[..]))
         .bind(page(filter.limit));
     query.fetch_all(pool).await.map_err(failed)?.iter().map(rows::call).collect()
+}
+
+pub(super) async fn holding(pool: &PgPool) -> Result<usize, StoreError> {
+    let row = sqlx::query("SELECT count(*) FROM calls WHERE holding").fetch_one(pool).await.map_err(failed)?;
+    Ok(usize::try_from(row.try_get::<i64, _>(0).map_err(failed)?).unwrap_or_default())
 }
 
 pub(super) async fn due(pool: &PgPool, offset: i64, limit: usize) -> Result<Vec<CallId>, StoreError> {

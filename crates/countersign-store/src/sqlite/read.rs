@@ -191,6 +191,13 @@ pub(super) fn calls(connection: &Connection, filter: &CallFilter) -> Result<Vec<
     found.map(|parts| rows::call(&parts.map_err(failed)?, None)).collect()
 }
 
+pub(super) fn holding(connection: &Connection) -> Result<usize, StoreError> {
+    const SQL: &str = "SELECT count(*) FROM calls INDEXED BY calls_holding WHERE holding = 1";
+    let mut statement = connection.prepare_cached(SQL).map_err(failed)?;
+    let count: i64 = statement.query_row([], |row| row.get(0)).map_err(failed)?;
+    Ok(usize::try_from(count).unwrap_or_default())
+}
+
 pub(super) fn due(connection: &Connection, now: Time, limit: usize) -> Result<Vec<CallId>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut statement = connection.prepare_cached(DUE).map_err(failed)?;

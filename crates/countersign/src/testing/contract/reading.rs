@@ -79,6 +79,7 @@ pub async fn calls_are_listed_by_every_filter(test: &dyn TestStore) {
     assert_eq!(listed(&*store, CallFilter::default()).await, all);
     let holding = CallFilter { holding: true, ..CallFilter::default() };
     assert_eq!(listed(&*store, holding.clone()).await, [in_each[0].1, other.id, bob_too.id]);
+    assert_eq!(store.holding().await.unwrap(), 3);
     let session = |session: &str| CallFilter { session: Some(session.into()), ..CallFilter::default() };
     assert_eq!(listed(&*store, session("t")).await, [other.id]);
     assert_eq!(listed(&*store, session("nowhere")).await, []);
