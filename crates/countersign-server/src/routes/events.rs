@@ -29,6 +29,8 @@ pub(super) fn routes() -> Vec<Route> {
             routing::get(stream),
             "Streams what happens, and what happened since a cursor.",
         )
+        .query(&["after"])
+        .resumes()
         .streams("200", "Server-sent events: `event` is the name, `id` the cursor, `data` an Event."),
     ]
 }
