@@ -34,6 +34,8 @@ pub const BEHIND: usize = 1_024;
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long the other end of a WebSocket may take to read one message.
 pub const SEND_WITHIN: Duration = Duration::from_secs(20);
+/// When to come back where too much waits for people: they decide in their own time.
+pub const FULL_FOR: Duration = Duration::from_secs(5);
 /// Submissions a token may make at once, beyond the rate per second that `limits:` sets.
 pub const SUBMIT_BURST: u32 = 200;
 /// Requests per second of one principal.
@@ -102,6 +104,8 @@ pub const INSIGHT_WAITS: [Duration; 6] = [
     Duration::from_secs(15 * 60),
     Duration::from_secs(60 * 60),
 ];
+/// Holds that wait of which it is remembered since when, to count how long people take.
+pub const OPEN_TIMED: usize = 100_000;
 /// Tokens in one listing.
 pub const TOKENS: usize = 10_000;
 /// Combinations of method and status that are counted, for each route.

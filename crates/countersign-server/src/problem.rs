@@ -7,6 +7,8 @@ use countersign::store::{Failure, StoreError};
 use countersign::transition::Rejection;
 use countersign_api::wire::{Code, Problem};
 
+use crate::limits;
+
 /// A problem on its way out.
 #[derive(Debug)]
 pub(crate) struct Refused(pub(crate) Box<Problem>);
@@ -72,7 +74,7 @@ impl From<Rejection> for Refused {
             Rejection::Halted => Code::Halted,
             Rejection::StaleFence { .. } => Code::StaleFence,
             Rejection::KeyReused => Code::KeyReused,
-            Rejection::Limit { .. } => Code::Limit,
+            Rejection::Limit { .. } => return Refused::later(limits::FULL_FOR.as_secs(), &rejection.to_string()),
             Rejection::StalePolicy | Rejection::Conflict => Code::Conflict,
             // Whatever the core adds, it is a no.
             _ => Code::Conflict,

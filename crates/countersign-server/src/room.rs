@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
@@ -261,8 +261,7 @@ mod tests {
     #[test]
     fn a_network_of_ipv6_is_one_address() {
         let room = Room::for_most(16);
-        let stays: Vec<Stay> =
-            (1..9).map(|n| room.enter(peer(&format!("[2001:db8::{n}]"))).unwrap()).collect();
+        let stays: Vec<Stay> = (1..9).map(|n| room.enter(peer(&format!("[2001:db8::{n}]"))).unwrap()).collect();
         assert_eq!(stays.iter().filter(|stay| !stay.place.cut.is_cancelled()).count(), 2);
     }
 }

@@ -158,13 +158,7 @@ pub(crate) async fn serve(door: Door, router: Router, end: impl Future<Output = 
 }
 
 /// Speaks on one connection until either side ends it. Handshakes are done here, so a slow one keeps nobody waiting.
-async fn attend(
-    stream: TcpStream,
-    stay: Stay,
-    tls: Option<TlsAcceptor>,
-    router: Router,
-    ending: CancellationToken,
-) {
+async fn attend(stream: TcpStream, stay: Stay, tls: Option<TlsAcceptor>, router: Router, ending: CancellationToken) {
     let _ = stream.set_nodelay(true);
     let place = Arc::clone(&stay.place);
     let stream = Stream::new(stream, stay);
@@ -317,7 +311,11 @@ impl Stream {
 }
 
 impl AsyncRead for Stream {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         self.tcp(context)?.poll_read(context, buffer)
     }
 }

@@ -12,9 +12,10 @@ use axum::response::{IntoResponse as _, Response};
 use countersign::config::NotifyConfig;
 use countersign::redact::Redactor;
 use countersign::signer::Signer;
-use countersign::store::StoreError;
+use countersign::store::{Failure, StoreError};
 use countersign::{Gate, Limits};
 use countersign_agent::Agent;
+use countersign_api::wire::Code;
 use countersign_mcp::gateway::face::Face;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -22,6 +23,7 @@ use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::app::{App, Shared};
+use crate::auth::changes::{self, Changed};
 use crate::auth::guard;
 use crate::auth::known::Known;
 use crate::auth::refusals::Stranger;
@@ -53,6 +55,7 @@ pub struct ServerBuilder {
     faces: Vec<Face>,
     scope: Scope,
     connections: usize,
+    tools_as_server: Option<String>,
 }
 
 /// What of a server there is.
@@ -77,6 +80,9 @@ pub enum StartError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// What must be on the record could not be written.
+    #[error(transparent)]
+    Record(#[from] Failure),
     /// Somebody who is to be told cannot be.
     #[error(transparent)]
     Notify(#[from] NotifyError),
@@ -162,6 +168,14 @@ impl ServerBuilder {
         self
     }
 
+    /// Says that tools of its agents run as this process's own user, who has the store and the keys, and who wanted that.
+    /// It is put on the record and shown to whoever oversees.
+    #[must_use]
+    pub fn tools_as_server(mut self, by: impl Into<String>) -> Self {
+        self.tools_as_server = Some(by.into());
+        self
+    }
+
     /// How many connections may be open at once. Without it: [`limits::CONNECTIONS`].
     #[must_use]
     pub fn connections(mut self, most: usize) -> Self {
@@ -185,8 +199,12 @@ impl ServerBuilder {
         if let Some(agent) = self.agents.iter().find(|agent| !agent.gate().is_same(&self.gate)) {
             return Err(StartError::OtherGate(Arc::clone(agent.name())));
         }
+        if let Some(by) = &self.tools_as_server {
+            changes::tell(&**self.gate.store(), Changed::ToolsAsServer { by }).await?;
+        }
         let (ending, ended) = watch::channel(false);
-        let tail = Tail::begin(self.gate.clone()).await?;
+        let metrics = Metrics::default();
+        let tail = Tail::begin(self.gate.clone(), Arc::clone(&metrics.log)).await?;
         let (sessions, woken) = Sessions::new(self.gate.clone(), self.agents);
         let driving = match self.scope {
             Scope::Whole => {
@@ -213,11 +231,12 @@ impl ServerBuilder {
             hosts,
             tls: self.tls.is_some(),
             ui: self.ui,
-            metrics: Metrics::default(),
+            metrics,
             seen: Seen::default(),
             notifier,
             faces: self.faces.into_iter().map(|face| (Arc::clone(face.server()), face)).collect(),
             open,
+            tools_as_server: self.tools_as_server.is_some(),
             ending: ended,
         });
         let door = Door::new(listener, self.tls, self.connections);
@@ -259,6 +278,7 @@ impl Server {
             faces: Vec::new(),
             scope: Scope::Whole,
             connections: limits::CONNECTIONS,
+            tools_as_server: None,
         }
     }
 
@@ -319,7 +339,7 @@ fn gateway() -> Router<App> {
 /// Routes behind the checks that bind all of them.
 fn guarded(router: Router<App>, app: &App) -> Router {
     router
-        .method_not_allowed_fallback(async || problem::Refused::new(countersign_api::wire::Code::MethodNotAllowed))
+        .method_not_allowed_fallback(async || problem::Refused::new(Code::MethodNotAllowed))
         .layer(DefaultBodyLimit::max(limits::BODY_BYTES))
         .layer(from_fn_with_state(app.clone(), surround))
         .with_state(app.clone())
@@ -332,7 +352,8 @@ async fn surround(State(app): State<App>, request: Request, next: Next) -> Respo
         Ok(()) => next.run(request).await,
         Err(refused) => refused.into_response(),
     };
-    stranger.sent_away(&app, &response).await;
+    let code = response.extensions().get::<Code>().copied();
+    stranger.sent_away(&app, code).await;
     headers::add(response.headers_mut());
     counting.end(&app.metrics, response.status());
     response

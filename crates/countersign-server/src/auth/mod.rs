@@ -33,6 +33,8 @@ pub(crate) const CSRF: &str = "x-countersign-csrf";
 pub(crate) struct Principal {
     /// Their name: an agent's principal, or who a decision is recorded as.
     pub(crate) name: Arc<str>,
+    /// For whom their calls are made, where the credential says so.
+    pub(crate) requester: Option<Arc<str>>,
     /// What they may do.
     pub(crate) roles: Vec<Role>,
     /// By which credential.
@@ -82,6 +84,22 @@ impl Principal {
             By::Session { .. } => (Who::person(Arc::clone(&self.name)), "web"),
             By::Token { .. } if self.name.starts_with("program:") => (Who::program(Arc::clone(&self.name)), "http"),
             By::Token { .. } => (Who::person(Arc::clone(&self.name)), "http"),
+        }
+    }
+
+    /// For whom a call is made that says this about it.
+    ///
+    /// SECURITY: where the credential says for whom, a call cannot say otherwise: whoever asked for the work could then
+    /// approve it.
+    pub(crate) fn requester(&self, said: Option<String>) -> Result<Option<Arc<str>>, Refused> {
+        match (&self.requester, said) {
+            (None, said) => Ok(said.map(Arc::from)),
+            (Some(person), said) if said.as_deref().is_none_or(|said| *said == **person) => {
+                Ok(Some(Arc::clone(person)))
+            }
+            (Some(person), _) => {
+                Err(Refused::because(Code::BadRequest, format!("calls with this token are made for `{person}`")))
+            }
         }
     }
 
@@ -179,6 +197,7 @@ async fn by_token(app: &App, secret: &str) -> Result<Option<Arc<Principal>>, Ref
         let found = tokens::check(&**app.store(), secret).await?;
         Ok(found.map(|(_, kept)| Principal {
             name: kept.name.as_str().into(),
+            requester: kept.requester.map(Arc::from),
             roles: vec![kept.role],
             by: By::Token { secret: secret.into() },
             expires_at: kept.expires_at,
@@ -193,6 +212,7 @@ async fn by_cookie(app: &App, cookie: &str) -> Result<Option<Arc<Principal>>, Re
         let found = people::check(&**app.store(), cookie).await?;
         Ok(found.map(|(session, roles)| Principal {
             name: session.name.as_str().into(),
+            requester: None,
             roles,
             expires_at: session.expires_at,
             settled_until: session.settled_until(),
@@ -246,10 +266,13 @@ fn cookie<'a>(app: &App, headers: &'a HeaderMap) -> Option<&'a str> {
     ours.next().filter(|_| ours.next().is_none())
 }
 
+/// The paths of WebSockets.
+const SOCKETS: [&str; 2] = ["/v1/ws", "/saiki/ws"];
+
 /// SECURITY: a cookie comes along whoever's page sends the request; the CSRF value is only known to ours.
 fn check_csrf(parts: &Parts, csrf: &str) -> Result<(), Refused> {
     // A WebSocket carries changes too, and cannot carry our header: there the exact Origin must be present.
-    if parts.headers.contains_key(header::UPGRADE) {
+    if parts.method == Method::GET && SOCKETS.contains(&parts.uri.path()) {
         return match parts.headers.contains_key(header::ORIGIN) {
             true => Ok(()),
             false => Err(Refused::new(Code::WrongOrigin)),

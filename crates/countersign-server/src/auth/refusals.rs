@@ -2,7 +2,6 @@
 
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Uri, header};
-use axum::response::Response;
 use countersign::call::Chain;
 use countersign::event::{Draft, EventName};
 use countersign::limits as core_limits;
@@ -30,10 +29,8 @@ impl Stranger {
     }
 
     /// Records why they were sent away, if it was for what they are and not for what they asked.
-    pub(crate) async fn sent_away(self, app: &App, response: &Response) {
-        let Some(code) = response.extensions().get::<Code>().copied().filter(|code| is_of_strangers(*code)) else {
-            return;
-        };
+    pub(crate) async fn sent_away(self, app: &App, why: Option<Code>) {
+        let Some(code) = why.filter(|code| is_of_strangers(*code)) else { return };
         let address = self.peer.as_ref().map(|peer| peer.0.peer.ip());
         if !app.rates.may_note_stranger(address, code) {
             return;

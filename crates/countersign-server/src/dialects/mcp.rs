@@ -75,6 +75,11 @@ impl Caller {
         }
         let agent = request.extract_parts_with_state::<Agent, App>(app).await;
         match agent {
+            // SECURITY: what comes this way does not say for whom, so it must not come where that is bound.
+            Ok(agent) if agent.requester.is_some() => {
+                Err(Refused::because(Code::Forbidden, "a token for one person's calls is not taken here")
+                    .into_response())
+            }
             Ok(agent) => Ok(Caller { principal: Arc::clone(&agent.name), server }),
             Err(refused) => Err(unauthorized(app, server.as_deref(), refused)),
         }

@@ -14,6 +14,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing;
 use countersign::event::EventName;
 use countersign::grant::{Grant, RememberCovers, RememberScope};
+use countersign::verdict::Memory;
 use countersign::{Hold, HoldId, Json as Exact};
 use countersign_api::wire::{self, Code, NewDecision, timestamp};
 use jiff::Timestamp;
@@ -27,7 +28,7 @@ use crate::feed::{Feed, Item};
 use crate::limits;
 use crate::problem::{Answer, Refused};
 use crate::pulse::{self, Pulse};
-use crate::routes::holds::{decide_as, find};
+use crate::routes::holds::{REFUSES, decide_as, find};
 use crate::table::{Route, get, post};
 
 const NOT_FOUND: &str = "Confirmation not found or expired";
@@ -42,7 +43,8 @@ pub(super) fn routes() -> Vec<Route> {
         )
         .takes::<Confirmation>()
         .answers::<Confirmed>("200")
-        .answers::<Unknown>("404"),
+        .answers::<Unknown>("404")
+        .refuses(&REFUSES),
         get("/saiki/ws", Approver::ROLES, routing::any(upgrade), "Saiki: sends tool confirmations and takes answers.")
             .streams("101", "Messages `toolConfirmationRequest` out, `toolConfirmationResponse` in."),
     ]
@@ -156,20 +158,29 @@ async fn decide(app: &App, caller: &Principal, id: &str, said: &Confirmation) ->
     }
 }
 
-/// What a ticked box is taken for: these exact arguments, in the hold's session, as far as the rules allow. Where they
-/// allow nothing, the yes is for this one call: who meant more is asked again, who meant less is not surprised.
+/// What a ticked box is taken for: these exact arguments, in the hold's session, or everywhere where the policy says
+/// `allowedToolsStorage: storage`; as far as the rules allow. Where they allow nothing, the yes is for this one call: who
+/// meant more is asked again, who meant less is not surprised.
 async fn remember(app: &App, caller: &Principal, hold: &Hold, said: &Confirmation) -> Answer<Option<wire::Remember>> {
     if !said.remember_choice || hold.in_run() {
         return Ok(None);
     }
-    let scope = match hold.call.facts.path.session {
-        Some(_) => RememberScope::Session,
-        None => RememberScope::Global,
+    let everywhere = app.gate.policy().saiki_storage() == Some(Memory::Global);
+    let scopes: &[RememberScope] = match hold.call.facts.path.session {
+        Some(_) if everywhere => &[RememberScope::Global, RememberScope::Session],
+        Some(_) => &[RememberScope::Session],
+        None => &[RememberScope::Global],
     };
-    let wish = wire::Remember { scope, covers: RememberCovers::Exact, expires_after: None, uses: None };
     let (who, now) = (caller.decider().0, app.store().now().await?);
-    let granted = Grant::asked_for(&wish.clone().into(), &hold.call, hold.id, who, now);
-    Ok(granted.is_ok().then_some(wish))
+    let wish = |scope: &RememberScope| wire::Remember {
+        scope: *scope,
+        covers: RememberCovers::Exact,
+        expires_after: None,
+        uses: None,
+    };
+    let allowed =
+        |wish: &wire::Remember| Grant::asked_for(&wish.clone().into(), &hold.call, hold.id, who.clone(), now).is_ok();
+    Ok(scopes.iter().map(wish).find(allowed))
 }
 
 async fn upgrade(

@@ -32,8 +32,16 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         post("/v1/calls", Agent::ROLES, routing::post(submit), "Submits a call.")
             .takes::<wire::NewCall>()
-            .answers::<wire::Call>("200")
-            .answers::<wire::Call>("202"),
+            .answers::<wire::Submitted>("200")
+            .answers::<wire::Call>("202")
+            .refuses(&[
+                Code::KeyReused,
+                Code::Halted,
+                Code::WrongState,
+                Code::AlreadyClaimed,
+                Code::Conflict,
+                Code::BrokenPolicy,
+            ]),
         get("/v1/calls", Anyone::ROLES, routing::get(list), "Lists calls; an agent sees its own.")
             .lists::<wire::Call>()
             .query(&["state", "session", "q", "order"]),
@@ -42,10 +50,12 @@ pub(super) fn routes() -> Vec<Route> {
             .answers::<wire::Call>("200"),
         post("/v1/calls/{id}/cancel", Agent::ROLES, routing::post(cancel), "Withdraws a call that does not run yet.")
             .takes::<wire::Cancel>()
-            .answers::<wire::Call>("200"),
+            .answers::<wire::Call>("200")
+            .refuses(&[Code::WrongState, Code::Conflict]),
         post("/v1/calls/{id}/resolve", Operator::ROLES, routing::post(resolve), "Settles a doubt.")
             .takes::<wire::Resolve>()
-            .answers::<wire::Call>("200"),
+            .answers::<wire::Call>("200")
+            .refuses(&[Code::WrongState, Code::Conflict]),
     ]
 }
 

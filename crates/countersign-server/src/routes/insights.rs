@@ -304,7 +304,8 @@ mod tests {
             let store = kind.fresh().await.unwrap();
             let gate = Gate::builder().policy(Policy::ask_all()).store(store.store()).decided_elsewhere();
             let gate = gate.build().unwrap();
-            let proposal = |n: usize| Proposal::new("write_file", format!("{{\"n\":{n}}}")).session(format!("{}", n / 50));
+            let proposal =
+                |n: usize| Proposal::new("write_file", format!("{{\"n\":{n}}}")).session(format!("{}", n / 50));
             let submit = |n: usize| gate.submit_undefined(proposal(n));
             futures::future::try_join_all((0..300).map(submit)).await.unwrap();
             let newest = submit(300).await.unwrap().open_hold().unwrap().id;

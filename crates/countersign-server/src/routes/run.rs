@@ -30,16 +30,27 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         post("/v1/calls/{id}/claim", Agent::ROLES, routing::post(claim), "Takes a call to run it, once.")
             .takes::<wire::Claim>()
-            .answers::<wire::Claimed>("200"),
+            .answers::<wire::Claimed>("200")
+            .refuses(&[
+                Code::AlreadyClaimed,
+                Code::WrongState,
+                Code::Halted,
+                Code::DigestMismatch,
+                Code::Conflict,
+                Code::BrokenPolicy,
+            ]),
         post("/v1/calls/{id}/renew", Agent::ROLES, routing::post(renew), "Says that the run goes on.")
             .takes::<wire::Renew>()
-            .answers::<wire::Renewed>("200"),
+            .answers::<wire::Renewed>("200")
+            .refuses(&[Code::StaleFence, Code::WrongState, Code::Conflict]),
         post("/v1/calls/{id}/holds", Agent::ROLES, routing::post(ask), "Asks people from inside a run.")
             .takes::<wire::NewHold>()
-            .answers::<wire::HoldBrief>("202"),
+            .answers::<wire::HoldBrief>("202")
+            .refuses(&[Code::StaleFence, Code::WrongState, Code::Halted, Code::Conflict]),
         post("/v1/calls/{id}/outcome", Agent::ROLES, routing::post(report), "Reports how a run ended.")
             .takes::<wire::NewOutcome>()
-            .answers::<wire::Call>("200"),
+            .answers::<wire::Call>("200")
+            .refuses(&[Code::StaleFence, Code::WrongState, Code::Conflict]),
     ]
 }
 
@@ -130,6 +141,7 @@ pub(super) fn handed_out(app: &App, permit: Permit) -> Answer<wire::Claimed> {
     let lease = call.lease.as_ref().ok_or_else(|| Refused::new(Code::Internal))?;
     Ok(wire::Claimed {
         call: call.id,
+        state: call.state,
         arguments: running.arguments().clone(),
         digest: call.digest,
         fence: lease.fence,

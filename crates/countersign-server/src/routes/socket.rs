@@ -115,7 +115,9 @@ async fn handle(
     feed: &mut Option<Feed>,
 ) -> Answer<Option<wire::Decided>> {
     app.rates.request(&**principal)?;
-    match (message.r#type.as_str(), message.after, message.hold, message.decision) {
+    let mut message = message;
+    let decision = message.take_decision().map_err(|why| Refused::because(Code::BadRequest, why))?;
+    match (message.r#type.as_str(), message.after, message.hold, decision) {
         ("subscribe", after, None, None) => {
             let after = cursor::<Cursor>(after.as_deref())?;
             *feed = Some(Feed::begin(app.clone(), Arc::clone(principal), after));

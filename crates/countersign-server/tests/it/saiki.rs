@@ -53,6 +53,22 @@ async fn a_confirmation_counts_once() {
     assert_eq!(denied["refusal"]["kind"], "denied_by_approver");
 }
 
+/// B58: where Saiki kept choices in its storage, a remembered one counts in every session; in memory, in its own.
+#[tokio::test]
+async fn a_choice_is_remembered_as_far_as_saikis_configuration_says() {
+    for (storage, scope) in [("storage", "global"), ("memory", "session")] {
+        let text = format!("toolConfirmation: {{ mode: event-based, allowedToolsStorage: {storage} }}");
+        let config = countersign::config::Config::from_yaml("countersign.yml", &text, &|_| None).unwrap();
+        let gate = countersign::Gate::builder().policy(config.policy).decided_elsewhere().build().unwrap();
+        let signer = std::sync::Arc::new(countersign::signer::Signer::generate().unwrap());
+        let stage = Stage::behind(gate, signer, |builder| builder).await;
+        let (agent, ann) = (stage.agent().await, stage.ann().await);
+        let yes = json!({ "approved": true, "rememberChoice": true });
+        ann.post(&confirmation(&held(&agent, Some("s"), 1).await), &yes).await.expect(200);
+        assert_eq!(ann.get("/v1/grants").await.expect(200)["items"][0]["scope"], scope, "{storage}");
+    }
+}
+
 /// B57, B58, B60: a remembered choice is for these arguments in this session; a no is not remembered; a rule that allows
 /// no memory makes it a plain yes.
 #[tokio::test]
