@@ -30,7 +30,17 @@ def known():
         "calls": [call["id"] for call in held + allowed],
         "holds": [call["holds"][0]["id"] for call in held],
         "tokens": [token["id"]],
+        "sessions": sessions(),
     }
+
+
+def sessions():
+    """Sessions that wait for their client to run a tool."""
+    names = [f"known-{n}" for n in range(4)]
+    for name in names:
+        body = {"agent": "guide", "session": name, "message": "Where am I?"}
+        ask("agent", "POST", "/v1/sessions", data=json.dumps(body))
+    return names
 
 
 KNOWN = known()
@@ -48,6 +58,16 @@ def map_path_parameters(context, parameters):
     if ids and turn % 2 == 0:
         parameters["id"] = ids[turn // 2 % len(ids)]
     return parameters
+
+
+@schemathesis.hook
+def map_body(context, body):
+    # Every other session is begun with an agent that is there.
+    if context.operation.path == "/v1/sessions" and isinstance(body, dict) and "agent" in body:
+        turn = TURN["begin"] = TURN.get("begin", 0) + 1
+        if turn % 2 == 0:
+            body["agent"] = "guide"
+    return body
 
 
 @schemathesis.hook

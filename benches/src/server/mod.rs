@@ -95,7 +95,7 @@ impl Serving {
     }
 
     async fn token(&self, role: Role, name: &str) -> Result<String> {
-        let new = NewToken { role, name: name.to_owned(), expires_after: None };
+        let new = NewToken { role, name: name.to_owned(), expires_after: None, r#for: None };
         Ok(tokens::create(&**self.gate.store(), new, "os:bench").await?.token)
     }
 

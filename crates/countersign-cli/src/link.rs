@@ -42,7 +42,7 @@ pub(crate) async fn give(whom: Whom, args: LinkArgs, form: Form) -> Result<(), F
     let (store, url) = (&**desk.store(), args.url.trim_end_matches('/'));
     let link = match whom {
         Whom::Me => for_me(store, url).await?,
-        Whom::Member(name) => address(url, &people::create_link_for(store, &name).await?),
+        Whom::Member(name) => address(url, &people::create_link_for(store, &name, &person().id).await?),
     };
     match form {
         Form::Json => out::json(&json!({ "sign_in": link }))?,
@@ -55,7 +55,7 @@ pub(crate) async fn give(whom: Whom, args: LinkArgs, form: Form) -> Result<(), F
 pub(crate) async fn for_me(store: &dyn Store, url: &str) -> Result<String, Fault> {
     let me = person().id;
     people::put_user(store, &me, &[Role::Approver, Role::Operator, Role::Auditor]).await?;
-    Ok(address(url, &people::create_link(store, &me).await?))
+    Ok(address(url, &people::create_link(store, &me, &me).await?))
 }
 
 /// Behind the `#`, so that no log and no server sees it.

@@ -51,6 +51,8 @@ pub(crate) struct Shared {
     pub(crate) faces: HashMap<Arc<str>, Face>,
     /// Whether callers without a token are taken for whoever started this.
     pub(crate) open: bool,
+    /// Whether tools of its agents run as this process's own user.
+    pub(crate) tools_as_server: bool,
     /// Turns true when the server ends.
     pub(crate) ending: watch::Receiver<bool>,
 }

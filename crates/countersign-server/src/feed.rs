@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use countersign::call::Chain;
-use countersign::event::{Cursor, Event};
+use countersign::event::{Cursor, Event, EventName};
 use countersign::store::{CallFilter, EventFilter, Store, StoreError};
 use countersign::{CallId, HoldId, limits as core_limits};
 use countersign_api::wire::Role;
@@ -15,8 +15,6 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use crate::app::App;
 use crate::auth::Principal;
 use crate::limits;
-use crate::problem::Answer;
-use crate::rate::StreamPlace;
 use crate::tail::{Live, Told};
 
 /// Events that are taken before it is looked whether the stream must end.
@@ -44,10 +42,21 @@ pub(crate) struct Feed {
     queue: VecDeque<Item>,
     /// An event of which it is not known yet whether the reader may see it.
     heard: Option<Arc<Told>>,
+    /// What a halt keeps from an agent until it is lifted.
+    withheld: VecDeque<Arc<Told>>,
     /// Looks for events since it was last looked whether the stream must end.
     in_a_row: usize,
     tick: Interval,
-    _place: StreamPlace,
+}
+
+/// What a reader gets of an event.
+enum Sight {
+    /// It is told.
+    Shown,
+    /// It is told when the halt is lifted.
+    Withheld,
+    /// Nothing.
+    Hidden,
 }
 
 enum Stage {
@@ -64,9 +73,8 @@ enum Stage {
 }
 
 impl Feed {
-    /// Begins: with what happened since a cursor, else with the holds that wait.
-    pub(crate) fn begin(app: App, principal: Arc<Principal>, after: Option<Cursor>) -> Answer<Feed> {
-        let place = app.rates.stream(&principal.name)?;
+    /// Begins: with what happened since a cursor, else with the holds that wait. Whoever begins it has a place for it.
+    pub(crate) fn begin(app: App, principal: Arc<Principal>, after: Option<Cursor>) -> Feed {
         let mut tick = interval(limits::KEEP_ALIVE);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (stage, live) = match after {
@@ -74,7 +82,17 @@ impl Feed {
             // Listening begins before looking, so a hold that opens meanwhile is seen at least once.
             None => (Stage::Waiting(None), Some(app.tail.listen())),
         };
-        Ok(Feed { app, principal, stage, live, queue: VecDeque::new(), heard: None, in_a_row: 0, tick, _place: place })
+        Feed {
+            app,
+            principal,
+            stage,
+            live,
+            queue: VecDeque::new(),
+            heard: None,
+            withheld: VecDeque::new(),
+            in_a_row: 0,
+            tick,
+        }
     }
 
     /// The next item; none when the stream is over. Can be dropped at any moment: nothing is lost by it.
@@ -131,13 +149,17 @@ impl Feed {
         let events = self.app.store().events(after, filter).await?;
         let last = events.last().map(|event| event.cursor);
         let mut seen = Vec::new();
+        let mut withheld = Vec::new();
         for event in events {
-            if self.may_see(&event).await? {
-                seen.push(Item::Event(Arc::new(event.into())));
+            match self.sight(&event).await? {
+                Sight::Shown => seen.push(Item::Event(Arc::new(event.into()))),
+                Sight::Withheld => withheld.push(Arc::new(event.into())),
+                Sight::Hidden => {}
             }
         }
         // Only now, with nothing left to wait for: whoever stops listening in between begins this page again.
         self.queue.extend(seen);
+        self.withhold(withheld);
         let caught_up = self.live.as_ref().is_some_and(|live| after >= live.from);
         match last {
             Some(last) => self.stage = Stage::History(last),
@@ -160,8 +182,15 @@ impl Feed {
 
     async fn live(&mut self, after: Cursor) -> Result<(), StoreError> {
         if let Some(event) = self.heard.clone() {
-            let item = self.may_see(&event).await?.then_some(Item::Event(event));
-            self.queue.extend(item);
+            let sight = self.sight(&event).await?;
+            let released = if event.name == EventName::HaltLifted { self.released().await? } else { Vec::new() };
+            // Only now, with nothing left to wait for.
+            self.queue.extend(released.into_iter().map(Item::Waiting));
+            match sight {
+                Sight::Shown => self.queue.push_back(Item::Event(event)),
+                Sight::Withheld => self.withhold([event]),
+                Sight::Hidden => {}
+            }
             self.heard = None;
             return Ok(());
         }
@@ -199,6 +228,46 @@ impl Feed {
             Err(RecvError::Closed) => self.stage = Stage::Done,
         }
         Ok(())
+    }
+
+    /// Keeps for later what a halt withholds. Who is owed too much begins anew.
+    fn withhold(&mut self, events: impl IntoIterator<Item = Arc<Told>>) {
+        self.withheld.extend(events);
+        if self.withheld.len() > limits::BEHIND {
+            self.stage = Stage::Done;
+            self.queue.push_back(Item::Resync);
+        }
+    }
+
+    /// What no halt withholds any more.
+    async fn released(&mut self) -> Result<Vec<Arc<Told>>, StoreError> {
+        let (mut released, mut still) = (Vec::new(), VecDeque::new());
+        for event in self.withheld.clone() {
+            match self.is_withheld(&event).await? {
+                true => still.push_back(event),
+                false => released.push(event),
+            }
+        }
+        self.withheld = still;
+        Ok(released)
+    }
+
+    /// What the reader gets of an event now.
+    async fn sight(&self, event: &Event) -> Result<Sight, StoreError> {
+        match self.may_see(event).await? {
+            false => Ok(Sight::Hidden),
+            true if self.principal.is_agent() && self.is_withheld(event).await? => Ok(Sight::Withheld),
+            true => Ok(Sight::Shown),
+        }
+    }
+
+    /// Whether it tells a running tool of a yes that a halt keeps from being delivered.
+    async fn is_withheld(&self, event: &Event) -> Result<bool, StoreError> {
+        let yes = event.name == EventName::HoldDecided && event.value().get("answer") == Some(&"approve".into());
+        let (true, Some(call), Some(hold)) = (yes, event.call, event.hold) else { return Ok(false) };
+        let Some(call) = self.app.store().call(call).await? else { return Ok(false) };
+        let in_run = call.holds.iter().any(|row| row.id == hold && row.in_run());
+        Ok(in_run && self.app.store().halted(&call.facts.path).await?)
     }
 
     /// An agent sees its own calls; approvers see calls, holds, grants, policy and halts; the others see everything.

@@ -10,7 +10,7 @@
 //!
 //! # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
 //! let gate = Gate::builder().policy(Policy::ask_all()).decided_elsewhere().build()?;
-//! let new = NewToken { role: Role::Agent, name: "bank-bot".into(), expires_after: None };
+//! let new = NewToken { role: Role::Agent, name: "bank-bot".into(), expires_after: None, r#for: None };
 //! let token = tokens::create(&**gate.store(), new, "os:ann").await?;
 //!
 //! let server = Server::builder(gate).listen("127.0.0.1:0".parse()?).bind().await?;
@@ -32,7 +32,9 @@ mod metrics;
 pub mod notify;
 mod openapi;
 mod problem;
+mod pulse;
 mod rate;
+mod room;
 mod routes;
 mod seen;
 mod serve;

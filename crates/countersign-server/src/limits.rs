@@ -10,6 +10,18 @@ pub const MESSAGE_BYTES: usize = 512 * 1024;
 pub const CONNECTIONS: usize = 12_000;
 /// Streams at once of one principal, server-sent events and WebSockets together.
 pub const STREAMS: usize = 100;
+/// Requests at once in which one principal waits for people.
+pub const WAITS: usize = 500;
+/// Bytes of a request's line and headers.
+pub const HEADER_BYTES: usize = 16 * 1024;
+/// How long a request's headers may take, and how long a connection may say nothing.
+pub const HEADERS_WITHIN: Duration = Duration::from_secs(20);
+/// How long a request's body may take.
+pub const BODY_WITHIN: Duration = Duration::from_secs(30);
+/// Requests at once on one connection of HTTP/2.
+pub const REQUESTS_PER_CONNECTION: u32 = 128;
+/// Pause before connections are accepted again where the system had no more to give.
+pub const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// How long a TLS handshake may take.
 pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 /// How long a request may wait for a call to leave `pending`.
@@ -20,6 +32,10 @@ pub const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 pub const BEHIND: usize = 1_024;
 /// How often a quiet stream says that it is alive, and looks whether its credential still holds.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long the other end of a WebSocket may take to read one message.
+pub const SEND_WITHIN: Duration = Duration::from_secs(20);
+/// When to come back where too much waits for people: they decide in their own time.
+pub const FULL_FOR: Duration = Duration::from_secs(5);
 /// Submissions a token may make at once, beyond the rate per second that `limits:` sets.
 pub const SUBMIT_BURST: u32 = 200;
 /// Requests per second of one principal.
@@ -30,6 +46,11 @@ pub const REQUEST_BURST: u32 = 1_000;
 pub const FAILURES_PER_MINUTE: u32 = 5;
 /// Refused accesses of one principal that are put on the record at once; after that one a second.
 pub const REFUSALS_NOTED: u32 = 10;
+/// Strangers who were sent away that are put on the record at once, from all addresses. From one of them, and for one
+/// reason, as many as refused accesses of a principal, and then one a minute.
+pub const STRANGERS_NOTED: u32 = 100;
+/// After that, one in so long.
+pub const STRANGER_NOTED_EVERY: Duration = Duration::from_secs(10);
 /// Principals or addresses whose rates are remembered.
 pub const RATES: usize = 10_000;
 /// How long what the store said about a credential is believed, even if no change was heard of.
@@ -83,6 +104,8 @@ pub const INSIGHT_WAITS: [Duration; 6] = [
     Duration::from_secs(15 * 60),
     Duration::from_secs(60 * 60),
 ];
+/// Holds that wait of which it is remembered since when, to count how long people take.
+pub const OPEN_TIMED: usize = 100_000;
 /// Tokens in one listing.
 pub const TOKENS: usize = 10_000;
 /// Combinations of method and status that are counted, for each route.

@@ -1,12 +1,16 @@
 //! Counts for the operator, as Prometheus reads them. No names of people, agents or tools.
 
+mod log;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request};
 use axum::http::{Method, StatusCode};
+
+pub(crate) use log::LogCounts;
 
 use crate::limits;
 
@@ -18,17 +22,21 @@ const METHOD_LETTERS: usize = 10;
 /// What is counted.
 #[derive(Default)]
 pub(crate) struct Metrics {
+    /// What the event log tells.
+    pub(crate) log: Arc<LogCounts>,
     requests: Mutex<HashMap<(Method, StatusCode), BTreeMap<String, u64>>>,
 }
 
 /// What stands at this moment.
 pub(crate) struct Gauges {
-    /// Holds that wait; a page of them at most.
+    /// Calls with a hold that waits.
     pub(crate) holds: usize,
     /// Streams that are open here.
     pub(crate) streams: usize,
     /// Deliveries that wait to arrive, to receivers that this node tends.
     pub(crate) deliveries: usize,
+    /// Tries of this node to deliver that failed.
+    pub(crate) undelivered: u64,
 }
 
 /// A request that is being answered, to be counted by its route, never by its path.
@@ -84,7 +92,10 @@ impl Metrics {
             let labels = format!("route=\"{route}\",method=\"{method}\",status=\"{status}\"");
             let _ = writeln!(out, "countersign_requests_total{{{labels}}} {count}");
         }
-        let Gauges { holds, streams, deliveries } = gauges;
+        self.log.write(&mut out);
+        let Gauges { holds, streams, deliveries, undelivered } = gauges;
+        let _ = writeln!(out, "# TYPE countersign_delivery_failures_total counter");
+        let _ = writeln!(out, "countersign_delivery_failures_total {undelivered}");
         for (name, value) in [("streams", streams), ("holds_pending", holds), ("deliveries_pending", deliveries)] {
             let _ = writeln!(out, "# TYPE countersign_{name} gauge\ncountersign_{name} {value}");
         }

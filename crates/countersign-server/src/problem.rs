@@ -7,6 +7,8 @@ use countersign::store::{Failure, StoreError};
 use countersign::transition::Rejection;
 use countersign_api::wire::{Code, Problem};
 
+use crate::limits;
+
 /// A problem on its way out.
 #[derive(Debug)]
 pub(crate) struct Refused(pub(crate) Box<Problem>);
@@ -40,7 +42,7 @@ impl Refused {
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let retry_after = self.0.retry_after;
+        let (retry_after, code) = (self.0.retry_after, self.0.code);
         let body = serde_json::to_string(&*self.0).unwrap_or_default();
         let mut response = (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();
         if let Some(seconds) = retry_after {
@@ -49,6 +51,7 @@ impl IntoResponse for Refused {
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        response.extensions_mut().insert(code);
         response
     }
 }
@@ -71,7 +74,7 @@ impl From<Rejection> for Refused {
             Rejection::Halted => Code::Halted,
             Rejection::StaleFence { .. } => Code::StaleFence,
             Rejection::KeyReused => Code::KeyReused,
-            Rejection::Limit { .. } => Code::Limit,
+            Rejection::Limit { .. } => return Refused::later(limits::FULL_FOR.as_secs(), &rejection.to_string()),
             Rejection::StalePolicy | Rejection::Conflict => Code::Conflict,
             // Whatever the core adds, it is a no.
             _ => Code::Conflict,

@@ -7,32 +7,59 @@ use std::time::{Duration, Instant};
 
 use countersign_api::wire::Code;
 
+use crate::auth::Principal;
 use crate::limits;
 use crate::problem::Refused;
 use crate::serve::Peer;
 
-/// The rates of one server.
-pub(crate) struct Rates {
-    submits: Buckets<Arc<str>>,
-    requests: Buckets<Arc<str>>,
-    failures: Buckets<IpAddr>,
-    refusals: Buckets<Arc<str>>,
-    streams: Arc<Mutex<HashMap<Arc<str>, usize>>>,
+/// Whose rate it is. An agent that is called like an approver does not use up what the approver may ask for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Whose {
+    name: Arc<str>,
+    agent: bool,
 }
 
-/// A principal's place among the streams that may be open.
+impl Whose {
+    /// An agent's.
+    pub(crate) fn agent(name: &Arc<str>) -> Whose {
+        Whose { name: Arc::clone(name), agent: true }
+    }
+}
+
+impl From<&Principal> for Whose {
+    fn from(principal: &Principal) -> Whose {
+        Whose { name: Arc::clone(&principal.name), agent: principal.is_agent() }
+    }
+}
+
+/// The rates of one server.
+pub(crate) struct Rates {
+    submits: Buckets<Whose>,
+    requests: Buckets<Whose>,
+    failures: Buckets<IpAddr>,
+    refusals: Buckets<Whose>,
+    strangers: Buckets<()>,
+    strangers_from: Buckets<(Option<IpAddr>, Code)>,
+    streams: Counts,
+    waits: Counts,
+}
+
+/// How many each has open.
+type Counts = Arc<Mutex<HashMap<Whose, usize>>>;
+
+/// A principal's place among the streams, or the waits, that may be open.
 pub(crate) struct StreamPlace {
-    principal: Arc<str>,
-    streams: Arc<Mutex<HashMap<Arc<str>, usize>>>,
+    whose: Whose,
+    counts: Counts,
 }
 
 impl Drop for StreamPlace {
     fn drop(&mut self) {
-        let Ok(mut streams) = self.streams.lock() else { return };
-        if let Some(open) = streams.get_mut(&self.principal) {
+        let Ok(mut counts) = self.counts.lock() else { return };
+        if let Some(open) = counts.get_mut(&self.whose) {
             *open -= 1;
             if *open == 0 {
-                streams.remove(&self.principal);
+                counts.remove(&self.whose);
             }
         }
     }
@@ -47,25 +74,33 @@ impl Rates {
             requests: Buckets::new(limits::REQUEST_BURST, second / limits::REQUESTS_PER_SECOND),
             failures: Buckets::new(limits::FAILURES_PER_MINUTE, second * 60 / limits::FAILURES_PER_MINUTE),
             refusals: Buckets::new(limits::REFUSALS_NOTED, second),
+            strangers: Buckets::new(limits::STRANGERS_NOTED, limits::STRANGER_NOTED_EVERY),
+            strangers_from: Buckets::new(limits::REFUSALS_NOTED, second * 60),
             streams: Arc::default(),
+            waits: Arc::default(),
         }
     }
 
     /// Whether one more refused access of a principal may be put on the record: nobody fills it with their own.
-    pub(crate) fn may_note(&self, principal: &Arc<str>) -> bool {
-        self.refusals.take(Arc::clone(principal), Instant::now()).is_ok()
+    pub(crate) fn may_note(&self, whose: impl Into<Whose>) -> bool {
+        self.refusals.take(whose.into(), Instant::now()).is_ok()
+    }
+
+    /// Whether one more stranger from an address may be put on the record, sent away for this. All together have a rate,
+    /// too.
+    pub(crate) fn may_note_stranger(&self, address: Option<IpAddr>, why: Code) -> bool {
+        let now = Instant::now();
+        self.strangers_from.take((address, why), now).is_ok() && self.strangers.take((), now).is_ok()
     }
 
     /// A principal opens a stream.
-    pub(crate) fn stream(&self, principal: &Arc<str>) -> Result<StreamPlace, Refused> {
-        let full = || Refused::later(limits::KEEP_ALIVE.as_secs(), "too many open streams");
-        let mut streams = self.streams.lock().map_err(|_| full())?;
-        let open = streams.entry(Arc::clone(principal)).or_default();
-        if *open >= limits::STREAMS {
-            return Err(full());
-        }
-        *open += 1;
-        Ok(StreamPlace { principal: Arc::clone(principal), streams: Arc::clone(&self.streams) })
+    pub(crate) fn stream(&self, whose: impl Into<Whose>) -> Result<StreamPlace, Refused> {
+        place(&self.streams, whose.into(), limits::STREAMS, "too many open streams")
+    }
+
+    /// A principal waits for people.
+    pub(crate) fn wait(&self, whose: impl Into<Whose>) -> Result<StreamPlace, Refused> {
+        place(&self.waits, whose.into(), limits::WAITS, "too many requests that wait")
     }
 
     /// How many streams are open.
@@ -74,23 +109,34 @@ impl Rates {
     }
 
     /// A principal submits a call.
-    pub(crate) fn submit(&self, principal: &Arc<str>) -> Result<(), Refused> {
-        taken(self.submits.take(Arc::clone(principal), Instant::now()), "too many submissions")
+    pub(crate) fn submit(&self, whose: impl Into<Whose>) -> Result<(), Refused> {
+        taken(self.submits.take(whose.into(), Instant::now()), "too many submissions")
     }
 
     /// A principal asks for anything.
-    pub(crate) fn request(&self, principal: &Arc<str>) -> Result<(), Refused> {
-        taken(self.requests.take(Arc::clone(principal), Instant::now()), "too many requests")
+    pub(crate) fn request(&self, whose: impl Into<Whose>) -> Result<(), Refused> {
+        taken(self.requests.take(whose.into(), Instant::now()), "too many requests")
     }
 
     /// Somebody came without a good credential: what to tell them. Who has a good one is never kept waiting by it.
-    pub(crate) fn failure(&self, peer: Option<Peer>) -> Refused {
+    pub(crate) fn failure(&self, peer: Option<&Peer>) -> Refused {
         let Some(peer) = peer else { return Refused::new(Code::Unauthenticated) };
-        match taken(self.failures.take(peer.0.ip(), Instant::now()), "too many wrong credentials") {
+        match taken(self.failures.take(peer.0.peer.ip(), Instant::now()), "too many wrong credentials") {
             Ok(()) => Refused::new(Code::Unauthenticated),
             Err(refused) => refused,
         }
     }
+}
+
+fn place(counts: &Counts, whose: Whose, most: usize, what: &str) -> Result<StreamPlace, Refused> {
+    let full = || Refused::later(limits::KEEP_ALIVE.as_secs(), what);
+    let mut open = counts.lock().map_err(|_| full())?;
+    let count = open.entry(whose.clone()).or_default();
+    if *count >= most {
+        return Err(full());
+    }
+    *count += 1;
+    Ok(StreamPlace { whose, counts: Arc::clone(counts) })
 }
 
 fn taken(result: Result<(), Duration>, what: &str) -> Result<(), Refused> {

@@ -1,31 +1,34 @@
 //! Listening: where it may, with TLS where it must, and to the last request when it ends.
 
+use std::convert::Infallible;
 use std::future::Future;
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use axum::extract::connect_info::Connected;
-use axum::serve::{IncomingStream, Listener};
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::ConnectInfo;
+use axum::{BoxError, Router, http};
+use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::server::conn::{http1, http2};
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::limits;
+use crate::room::{Open, Place, Room, Stay};
 
 /// Who is at the other end.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
-
-impl Connected<IncomingStream<'_, Door>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, Door>) -> Peer {
-        Peer(*stream.remote_addr())
-    }
-}
+#[derive(Clone)]
+pub(crate) struct Peer(pub(crate) Arc<Place>);
 
 /// A certificate chain and its key, ready to serve with.
 #[derive(Clone)]
@@ -93,126 +96,253 @@ pub(crate) fn hosts_of(address: SocketAddr) -> Vec<String> {
     }
 }
 
-/// Accepts connections; handshakes are done beside one another, so a slow one keeps nobody waiting.
+/// Where connections come in.
 pub(crate) struct Door {
-    ready: mpsc::Receiver<(Stream, SocketAddr)>,
-    address: SocketAddr,
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    room: Arc<Room>,
 }
 
 impl Door {
-    /// Begins to accept. Ends when dropped.
-    pub(crate) fn open(listener: TcpListener, tls: Option<Tls>) -> io::Result<Door> {
-        let address = listener.local_addr()?;
-        let (sender, ready) = mpsc::channel(16);
-        tokio::spawn(accept(listener, tls.map(|tls| TlsAcceptor::from(tls.0)), sender));
-        Ok(Door { ready, address })
+    /// A door with room for so many connections.
+    pub(crate) fn new(listener: TcpListener, tls: Option<Tls>, most: usize) -> Door {
+        Door { listener, tls: tls.map(|tls| TlsAcceptor::from(tls.0)), room: Room::for_most(most) }
     }
-}
 
-async fn accept(mut listener: TcpListener, tls: Option<TlsAcceptor>, ready: mpsc::Sender<(Stream, SocketAddr)>) {
-    let room = Arc::new(Semaphore::new(limits::CONNECTIONS));
-    loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
-        // Listener::accept waits and tries again by itself where the system is out of descriptors.
-        let (stream, peer) = tokio::select! {
-            accepted = Listener::accept(&mut listener) => accepted,
-            () = ready.closed() => return,
-        };
-        let _ = stream.set_nodelay(true);
-        let (tls, ready) = (tls.clone(), ready.clone());
-        tokio::spawn(async move {
-            let inner = match tls {
-                None => Inner::Plain(stream),
-                Some(tls) => match tokio::time::timeout(limits::HANDSHAKE_WITHIN, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => Inner::Tls(Box::new(stream)),
-                    Ok(Err(_)) | Err(_) => return,
+    /// The next connection that there is room for.
+    async fn accept(&self) -> (TcpStream, Stay) {
+        loop {
+            match self.listener.accept().await {
+                // Without room the stream is dropped, and with it the connection.
+                Ok((stream, peer)) => match self.room.enter(peer) {
+                    Some(stay) => return (stream, stay),
+                    None => tracing::warn!("all connections are in use by those who oversee; one more was refused"),
                 },
-            };
-            let _ = ready.send((Stream { inner, _room: permit }, peer)).await;
-        });
-    }
-}
-
-impl Listener for Door {
-    type Io = Stream;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Stream, SocketAddr) {
-        match self.ready.recv().await {
-            Some(accepted) => accepted,
-            // The task that accepts is gone: there is nothing more to come.
-            None => std::future::pending().await,
+                Err(error) if is_of_one(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "no connection can be accepted; one is cut to make room");
+                    self.room.make_room();
+                    tokio::time::sleep(limits::ACCEPT_AGAIN).await;
+                }
+            }
         }
     }
+}
 
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.address)
+/// Whether an error is about one connection, which is gone; else the system has no more to give.
+fn is_of_one(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// Serves until told to end, then lets open requests finish, but not for ever.
+pub(crate) async fn serve(door: Door, router: Router, end: impl Future<Output = ()>) {
+    let ending = CancellationToken::new();
+    let mut attended = JoinSet::new();
+    tokio::pin!(end);
+    loop {
+        tokio::select! {
+            () = &mut end => break,
+            Some(_) = attended.join_next() => {}
+            (stream, stay) = door.accept() => {
+                attended.spawn(attend(stream, stay, door.tls.clone(), router.clone(), ending.clone()));
+            }
+        }
+    }
+    drop(door);
+    ending.cancel();
+    let drained = async { while attended.join_next().await.is_some() {} };
+    if tokio::time::timeout(limits::DRAIN_WITHIN, drained).await.is_err() {
+        tracing::warn!("some requests did not finish in time and were cut");
     }
 }
 
-/// A connection, with or without TLS, and its place among those that may be open.
-pub(crate) struct Stream {
-    inner: Inner,
-    _room: OwnedSemaphorePermit,
+/// Speaks on one connection until either side ends it. Handshakes are done here, so a slow one keeps nobody waiting.
+async fn attend(stream: TcpStream, stay: Stay, tls: Option<TlsAcceptor>, router: Router, ending: CancellationToken) {
+    let _ = stream.set_nodelay(true);
+    let place = Arc::clone(&stay.place);
+    let stream = Stream::new(stream, stay);
+    let Some(tls) = tls else { return by_http1(stream, place, router, ending).await };
+    match tokio::time::timeout(limits::HANDSHAKE_WITHIN, tls.accept(stream)).await {
+        Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
+            by_http2(stream, place, router, ending).await;
+        }
+        Ok(Ok(stream)) => by_http1(stream, place, router, ending).await,
+        Ok(Err(_)) | Err(_) => {}
+    }
 }
 
-enum Inner {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
-macro_rules! through {
-    ($self:ident, $method:ident($($argument:expr),*)) => {
-        match &mut $self.get_mut().inner {
-            Inner::Plain(stream) => Pin::new(stream).$method($($argument),*),
-            Inner::Tls(stream) => Pin::new(stream).$method($($argument),*),
+async fn by_http1(stream: impl Wire, place: Arc<Place>, router: Router, ending: CancellationToken) {
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(limits::HEADERS_WITHIN).max_buf_size(limits::HEADER_BYTES);
+    let service = service_fn(move |request| answer(request, &place, &router));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
+    // What goes wrong on a connection ends it; whoever asked asks again.
+    let _ = tokio::select! {
+        served = connection.as_mut() => served,
+        () = ending.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
         }
     };
 }
 
+async fn by_http2(stream: impl Wire, place: Arc<Place>, router: Router, ending: CancellationToken) {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive_interval(limits::KEEP_ALIVE)
+        .keep_alive_timeout(limits::HEADERS_WITHIN)
+        .max_concurrent_streams(limits::REQUESTS_PER_CONNECTION)
+        .max_header_list_size(u32::try_from(limits::HEADER_BYTES).unwrap_or(u32::MAX));
+    let served = Arc::clone(&place);
+    let service = service_fn(move |request| answer(request, &served, &router));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let _ = tokio::select! {
+        served = connection.as_mut() => served,
+        // Pings keep a connection open whose other end is alive and says nothing.
+        () = place.idle_for(limits::HEADERS_WITHIN) => return,
+        () = ending.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+}
+
+/// Answers one request.
+fn answer(
+    request: http::Request<Incoming>,
+    place: &Arc<Place>,
+    router: &Router,
+) -> impl Future<Output = Result<http::Response<Answering>, Infallible>> + Send + use<> {
+    let open = place.open();
+    let mut request = request.map(|body| Body::new(Timely { body, late: None }));
+    request.extensions_mut().insert(ConnectInfo(Peer(Arc::clone(place))));
+    let answered = TowerToHyperService::new(router.clone()).call(request);
+    let place = Arc::clone(place);
+    async move {
+        let response = answered.await?;
+        if response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
+            // A WebSocket is an open request for as long as its connection lasts.
+            place.stay_open();
+        }
+        Ok(response.map(|body| Answering { body, _open: open }))
+    }
+}
+
+/// A request's body, which must come in time.
+struct Timely {
+    body: Incoming,
+    /// Resolves when it is too late; none while nobody had to wait for it.
+    late: Option<Pin<Box<Sleep>>>,
+}
+
+impl HttpBody for Timely {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)));
+        }
+        let late = self.late.get_or_insert_with(|| Box::pin(tokio::time::sleep(limits::BODY_WITHIN)));
+        late.as_mut().poll(context).map(|()| Some(Err("the body took too long".into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A response's body. The request is open until it ends.
+struct Answering {
+    body: Body,
+    _open: Open,
+}
+
+impl HttpBody for Answering {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// What a connection is spoken on, with or without TLS.
+trait Wire: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Wire for T {}
+
+/// A connection that can be cut, and its place among those that may be open.
+struct Stream {
+    tcp: TcpStream,
+    cut: Pin<Box<WaitForCancellationFutureOwned>>,
+    _stay: Stay,
+}
+
+impl Stream {
+    fn new(tcp: TcpStream, stay: Stay) -> Stream {
+        Stream { tcp, cut: Box::pin(stay.place.cut().cancelled_owned()), _stay: stay }
+    }
+
+    /// The connection, unless it was cut. Whoever waits for it is woken when it is.
+    fn tcp(&mut self, context: &mut Context<'_>) -> io::Result<Pin<&mut TcpStream>> {
+        match self.cut.as_mut().poll(context) {
+            Poll::Ready(()) => Err(io::ErrorKind::ConnectionAborted.into()),
+            Poll::Pending => Ok(Pin::new(&mut self.tcp)),
+        }
+    }
+}
+
 impl AsyncRead for Stream {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        through!(self, poll_read(context, buffer))
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.tcp(context)?.poll_read(context, buffer)
     }
 }
 
 impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        through!(self, poll_write(context, bytes))
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.tcp(context)?.poll_write(context, bytes)
     }
 
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        through!(self, poll_flush(context))
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.tcp(context)?.poll_write_vectored(context, slices)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        through!(self, poll_shutdown(context))
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
     }
-}
 
-/// Serves until told to end, then lets open requests finish, but not for ever.
-pub(crate) async fn serve(
-    door: Door,
-    router: axum::Router,
-    end: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
-    let (ended, mut draining) = tokio::sync::watch::channel(false);
-    let signal = async move {
-        end.await;
-        let _ = ended.send(true);
-    };
-    let service = router.into_make_service_with_connect_info::<Peer>();
-    let serving = axum::serve(door, service).with_graceful_shutdown(signal);
-    let patience = async move {
-        let _ = draining.wait_for(|draining| *draining).await;
-        tokio::time::sleep(limits::DRAIN_WITHIN).await;
-    };
-    tokio::select! {
-        served = serving.into_future() => served,
-        () = patience => {
-            tracing::warn!("some requests did not finish in time and were cut");
-            Ok(())
-        }
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.tcp(context)?.poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(context)
     }
 }
 

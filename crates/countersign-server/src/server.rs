@@ -12,9 +12,10 @@ use axum::response::{IntoResponse as _, Response};
 use countersign::config::NotifyConfig;
 use countersign::redact::Redactor;
 use countersign::signer::Signer;
-use countersign::store::StoreError;
+use countersign::store::{Failure, StoreError};
 use countersign::{Gate, Limits};
 use countersign_agent::Agent;
+use countersign_api::wire::Code;
 use countersign_mcp::gateway::face::Face;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -22,8 +23,10 @@ use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::app::{App, Shared};
+use crate::auth::changes::{self, Changed};
 use crate::auth::guard;
 use crate::auth::known::Known;
+use crate::auth::refusals::Stranger;
 use crate::dialects;
 use crate::limits;
 use crate::metrics::{Counting, Metrics};
@@ -51,6 +54,8 @@ pub struct ServerBuilder {
     notify: Vec<NotifyConfig>,
     faces: Vec<Face>,
     scope: Scope,
+    connections: usize,
+    tools_as_server: Option<String>,
 }
 
 /// What of a server there is.
@@ -75,6 +80,9 @@ pub enum StartError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// What must be on the record could not be written.
+    #[error(transparent)]
+    Record(#[from] Failure),
     /// Somebody who is to be told cannot be.
     #[error(transparent)]
     Notify(#[from] NotifyError),
@@ -160,6 +168,21 @@ impl ServerBuilder {
         self
     }
 
+    /// Says that tools of its agents run as this process's own user, who has the store and the keys, and who wanted that.
+    /// It is put on the record and shown to whoever oversees.
+    #[must_use]
+    pub fn tools_as_server(mut self, by: impl Into<String>) -> Self {
+        self.tools_as_server = Some(by.into());
+        self
+    }
+
+    /// How many connections may be open at once. Without it: [`limits::CONNECTIONS`].
+    #[must_use]
+    pub fn connections(mut self, most: usize) -> Self {
+        self.connections = most;
+        self
+    }
+
     /// Takes the address, and begins to follow the store, to drive sessions and to tell what happens.
     pub async fn bind(self) -> Result<Server, StartError> {
         serve::check_address(self.listen, self.tls.is_some())?;
@@ -176,8 +199,12 @@ impl ServerBuilder {
         if let Some(agent) = self.agents.iter().find(|agent| !agent.gate().is_same(&self.gate)) {
             return Err(StartError::OtherGate(Arc::clone(agent.name())));
         }
+        if let Some(by) = &self.tools_as_server {
+            changes::tell(&**self.gate.store(), Changed::ToolsAsServer { by }).await?;
+        }
         let (ending, ended) = watch::channel(false);
-        let tail = Tail::begin(self.gate.clone()).await?;
+        let metrics = Metrics::default();
+        let tail = Tail::begin(self.gate.clone(), Arc::clone(&metrics.log)).await?;
         let (sessions, woken) = Sessions::new(self.gate.clone(), self.agents);
         let driving = match self.scope {
             Scope::Whole => {
@@ -204,14 +231,15 @@ impl ServerBuilder {
             hosts,
             tls: self.tls.is_some(),
             ui: self.ui,
-            metrics: Metrics::default(),
+            metrics,
             seen: Seen::default(),
             notifier,
             faces: self.faces.into_iter().map(|face| (Arc::clone(face.server()), face)).collect(),
             open,
+            tools_as_server: self.tools_as_server.is_some(),
             ending: ended,
         });
-        let door = Door::open(listener, self.tls).map_err(bind)?;
+        let door = Door::new(listener, self.tls, self.connections);
         let router = match self.scope {
             Scope::Whole => whole(),
             Scope::Gateway { .. } => gateway(),
@@ -249,6 +277,8 @@ impl Server {
             notify: Vec::new(),
             faces: Vec::new(),
             scope: Scope::Whole,
+            connections: limits::CONNECTIONS,
+            tools_as_server: None,
         }
     }
 
@@ -283,12 +313,12 @@ impl Server {
             app.ended().await;
             futures::future::join_all(app.faces.values().map(Face::close)).await;
         });
-        let served = serve::serve(self.door, self.router, end).await;
+        serve::serve(self.door, self.router, end).await;
         // What is being told is told to its end, and seats are given back; a run that does not come to a halt in time is
         // left where it is, as in a crash. Nobody waits for ever.
         let told = async { while telling.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(limits::DRAIN_WITHIN, async { tokio::join!(told, self.driving, hang_up) }).await;
-        served
+        Ok(())
     }
 }
 
@@ -309,7 +339,7 @@ fn gateway() -> Router<App> {
 /// Routes behind the checks that bind all of them.
 fn guarded(router: Router<App>, app: &App) -> Router {
     router
-        .method_not_allowed_fallback(async || problem::Refused::new(countersign_api::wire::Code::MethodNotAllowed))
+        .method_not_allowed_fallback(async || problem::Refused::new(Code::MethodNotAllowed))
         .layer(DefaultBodyLimit::max(limits::BODY_BYTES))
         .layer(from_fn_with_state(app.clone(), surround))
         .with_state(app.clone())
@@ -317,11 +347,13 @@ fn guarded(router: Router<App>, app: &App) -> Router {
 
 /// What is done around every request, in one layer: each further one costs a busy server its share.
 async fn surround(State(app): State<App>, request: Request, next: Next) -> Response {
-    let counting = Counting::begin(&request);
+    let (counting, stranger) = (Counting::begin(&request), Stranger::of(&request));
     let mut response = match guard::check(&app, &request) {
         Ok(()) => next.run(request).await,
         Err(refused) => refused.into_response(),
     };
+    let code = response.extensions().get::<Code>().copied();
+    stranger.sent_away(&app, code).await;
     headers::add(response.headers_mut());
     counting.end(&app.metrics, response.status());
     response

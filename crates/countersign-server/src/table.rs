@@ -2,7 +2,7 @@
 //! are all made from it, so a route that is not in it does not exist.
 
 use axum::routing::MethodRouter;
-use countersign_api::wire::{Page, Role};
+use countersign_api::wire::{Code, Page, Role};
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::response::ResponseBuilder;
@@ -22,6 +22,8 @@ pub(crate) struct Route {
     pub(crate) operation: OperationBuilder,
     /// The schemas that the operation refers to.
     pub(crate) schemas: Vec<(String, RefOr<Schema>)>,
+    /// Why it may refuse a request of somebody who may, and that is well formed.
+    pub(crate) refuses: Vec<Code>,
 }
 
 /// A route as others may look at it: who may do what.
@@ -78,7 +80,7 @@ fn route(
     let who =
         if names.is_empty() { "Needs no credential.".to_owned() } else { format!("Roles: {}.", names.join(", ")) };
     let operation = OperationBuilder::new().summary(Some(says)).description(Some(who));
-    Route { method, path, roles, handler, operation, schemas: Vec::new() }
+    Route { method, path, roles, handler, operation, schemas: Vec::new(), refuses: Vec::new() }
 }
 
 impl Route {
@@ -122,6 +124,20 @@ impl Route {
         let response = ResponseBuilder::new().description("One page.").content("application/json", content);
         self.operation = self.operation.response("200", response.build());
         self.query(&["after", "limit"])
+    }
+
+    /// Says why it may refuse, beside what every route of its kind refuses.
+    pub(crate) fn refuses(mut self, codes: &[Code]) -> Route {
+        self.refuses.extend(codes);
+        self
+    }
+
+    /// Says that a reader who was cut off goes on by a header.
+    pub(crate) fn resumes(mut self) -> Route {
+        let parameter = ParameterBuilder::new().name("Last-Event-ID").parameter_in(ParameterIn::Header);
+        let parameter = parameter.required(Required::False).schema(Some(String::schema()));
+        self.operation = self.operation.parameter(parameter.build());
+        self
     }
 
     /// Says which parameters its query may have.

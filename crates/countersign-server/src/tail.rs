@@ -14,6 +14,7 @@ use tokio::sync::broadcast;
 
 use crate::auth::changes;
 use crate::limits;
+use crate::metrics::LogCounts;
 
 /// How long to wait after the store failed.
 const RETRY: Duration = Duration::from_secs(1);
@@ -103,12 +104,12 @@ pub(crate) struct Live {
 
 impl Tail {
     /// Begins at the end of the log and follows it for as long as somebody holds the tail.
-    pub(crate) async fn begin(gate: Gate) -> Result<Tail, StoreError> {
+    pub(crate) async fn begin(gate: Gate, counts: Arc<LogCounts>) -> Result<Tail, StoreError> {
         let from = end_of_log(&**gate.store()).await?;
         let (events, _) = broadcast::channel(limits::BEHIND);
         let heard = Heard { began: Instant::now(), millis: AtomicU64::new(Heard::NEVER) };
         let tail = Tail { events, at: Arc::new(Mutex::new(from)), heard: Arc::new(heard) };
-        let follower = Follower { gate, cursor: from, tail: tail.downgrade() };
+        let follower = Follower { gate, cursor: from, counts, tail: tail.downgrade() };
         tokio::spawn(follower.run());
         Ok(tail)
     }
@@ -149,6 +150,7 @@ impl Followed {
 struct Follower {
     gate: Gate,
     cursor: Cursor,
+    counts: Arc<LogCounts>,
     tail: Followed,
 }
 
@@ -192,6 +194,7 @@ impl Follower {
     fn hand_out(&mut self, tail: &Tail, events: Vec<Event>) {
         for event in events {
             self.cursor = event.cursor;
+            self.counts.add(&event);
             if event.name == EventName::AccessChanged {
                 changes::ring(&**self.gate.store());
             }

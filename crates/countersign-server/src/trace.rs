@@ -1,8 +1,11 @@
-//! Spans of the path of a call: submit, hold, wait, decide, claim, outcome.
+//! Spans of the path of a call: submit, hold, wait, decide, claim, outcome; and of the agents that run here: drive, call.
 //!
 //! SECURITY: a span holds ids and states, which are ours, and never arguments, names or words, which are not.
 
-use countersign::{Call, HoldId};
+use std::collections::HashMap;
+
+use countersign::{Call, CallId, HoldId};
+use countersign_agent::RunEvent;
 use tracing::{Span, field};
 
 /// The target of every span, for whoever collects them. They are of the level `debug`.
@@ -14,6 +17,34 @@ pub(crate) fn tell(call: &Call) {
     span.record("call", field::display(call.id)).record("state", field::display(call.state));
     if let Some(hold) = call.open_hold() {
         tell_hold(hold.id);
+    }
+}
+
+/// The spans of the calls of a run that is driven here: each from when it was proposed to its end.
+#[derive(Default)]
+pub(crate) struct Calls(HashMap<CallId, Span>);
+
+impl Calls {
+    /// Follows what happens in the run.
+    pub(crate) fn follow(&mut self, event: &RunEvent) {
+        match event {
+            RunEvent::Called { call } => {
+                let (id, state) = (call.id, call.state);
+                let span = tracing::debug_span!(target: SPANS, "call", call = %id, hold = field::Empty, %state);
+                self.0.insert(id, span);
+            }
+            RunEvent::Held { hold } => {
+                if let Some(span) = self.0.get(&hold.call.id) {
+                    span.record("hold", field::display(hold.id));
+                }
+            }
+            RunEvent::Ended { call } => {
+                if let Some(span) = self.0.remove(&call.id) {
+                    span.record("state", field::display(call.state));
+                }
+            }
+            _ => {}
+        }
     }
 }
 

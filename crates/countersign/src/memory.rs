@@ -18,7 +18,7 @@ use crate::id::{CallId, GrantId, HoldId};
 use crate::limits;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::store::{
-    Applied, CallFilter, EventFilter, Expect, Failure, Halted, MovedHeads, Op, Record, State, Store, StoreError,
+    Applied, CallFilter, EventFilter, Expect, Failure, Halted, MovedHeads, Op, Order, Record, State, Store, StoreError,
     Waiting,
 };
 use crate::time::{Clock, SystemClock, Time};
@@ -375,6 +375,15 @@ fn matches(filter: &CallFilter, call: &Call) -> bool {
         && filter.argument_digest.is_none_or(|digest| digest == call.argument_digest)
 }
 
+/// The page of a filter, of calls in the order they were submitted.
+fn listed<'a>(filter: &CallFilter, calls: impl DoubleEndedIterator<Item = &'a Arc<Call>>) -> Vec<Arc<Call>> {
+    let (calls, most) = (calls.filter(|call| matches(filter, call)), page(filter.limit));
+    match filter.order {
+        Order::Oldest => calls.take(most).cloned().collect(),
+        Order::Newest => calls.rev().take(most).cloned().collect(),
+    }
+}
+
 fn page(limit: Option<usize>) -> usize {
     limit.unwrap_or(limits::PAGE_ROWS_DEFAULT).min(limits::PAGE_ROWS)
 }
@@ -415,14 +424,20 @@ impl Store for MemoryStore {
 
     async fn calls(&self, filter: CallFilter) -> Result<Vec<Arc<Call>>, StoreError> {
         let tables = self.tables();
-        let from = filter.after.map_or(Bound::Unbounded, Bound::Excluded);
-        let most = page(filter.limit);
+        let end = filter.after.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = match filter.order {
+            Order::Oldest => (end, Bound::Unbounded),
+            Order::Newest => (Bound::Unbounded, end),
+        };
         if filter.holding || filter.state == Some(CallState::Pending) {
-            let held = tables.holding.range((from, Bound::Unbounded)).filter_map(|id| tables.calls.get(id));
-            return Ok(held.filter(|call| matches(&filter, call)).take(most).cloned().collect());
+            let held = tables.holding.range(range).filter_map(|id| tables.calls.get(id));
+            return Ok(listed(&filter, held));
         }
-        let calls = tables.calls.range((from, Bound::Unbounded)).map(|(_, call)| call);
-        Ok(calls.filter(|call| matches(&filter, call)).take(most).cloned().collect())
+        Ok(listed(&filter, tables.calls.range(range).map(|(_, call)| call)))
+    }
+
+    async fn holding(&self) -> Result<usize, StoreError> {
+        Ok(self.tables().holding.len())
     }
 
     async fn due(&self, limit: usize) -> Result<Vec<CallId>, StoreError> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::bell::Bell;
 use crate::call::{Call, CallState, Chain, Facts, Outcome, Path, Repeat, Resolution, ToolId};
@@ -452,10 +453,23 @@ pub struct CallFilter {
     pub principal: Option<Arc<str>>,
     /// Only with this argument digest.
     pub argument_digest: Option<ArgumentDigest>,
-    /// Only after this call, in order of submission.
+    /// In which order.
+    pub order: Order,
+    /// Only after this call, in that order.
     pub after: Option<CallId>,
     /// How many at most.
     pub limit: Option<usize>,
+}
+
+/// In which order calls are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// As they were submitted.
+    #[default]
+    Oldest,
+    /// The last one first.
+    Newest,
 }
 
 /// Which events to read.
@@ -507,8 +521,21 @@ pub trait Store: Send + Sync {
     async fn call(&self, id: CallId) -> Result<Option<Arc<Call>>, StoreError>;
     /// Reads the call a hold belongs to.
     async fn call_of_hold(&self, hold: HoldId) -> Result<Option<Arc<Call>>, StoreError>;
-    /// Lists calls in order of submission.
+    /// Lists calls in the order of the filter.
     async fn calls(&self, filter: CallFilter) -> Result<Vec<Arc<Call>>, StoreError>;
+    /// Counts the calls with an open hold.
+    ///
+    /// Left to itself it reads them page by page; stores that can count should.
+    async fn holding(&self) -> Result<usize, StoreError> {
+        let (mut count, mut after) = (0, None);
+        loop {
+            let limit = Some(limits::PAGE_ROWS);
+            let page = self.calls(CallFilter { holding: true, after, limit, ..CallFilter::default() }).await?;
+            let Some(last) = page.last() else { return Ok(count) };
+            after = Some(last.id);
+            count += page.len();
+        }
+    }
     /// Lists calls whose [`Call::due_at`] has passed.
     async fn due(&self, limit: usize) -> Result<Vec<CallId>, StoreError>;
     /// Reads a grant.

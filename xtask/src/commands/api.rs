@@ -21,7 +21,18 @@ const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_co
 /// Streams have no end, and nothing of them is described as an answer; nor is what MCP servers say.
 const STREAMS: &str = r"/(events|ws|mcp/\{server\})$";
 /// Asks about some calls and allows others, so that every state is there.
-const CONFIG: &str = "policy: { rules: [{ id: reads, allow: 'read_*' }, { id: writes, ask: 'write_*' }] }\n";
+const CONFIG: &str = "
+policy: { rules: [{ id: reads, allow: 'read_*' }, { id: writes, ask: 'write_*' }] }
+model: { provider: scripted, name: script.yml }
+tools: [{ name: read_place, description: Where the user is., run: { client: true } }]
+agents: { guide: { instructions: You know the way., tools: [read_place] } }
+";
+/// What the model of every session says: first it calls a tool that the client runs.
+const SCRIPT: &str = "
+turns:
+  - calls: [{ tool: read_place, arguments: {} }]
+  - text: You are in Ghent.
+";
 const ROLES: [&str; 4] = ["agent", "approver", "operator", "auditor"];
 
 /// Tests the API of a running server by its own description; a step of `cargo xtask test`.
@@ -49,6 +60,7 @@ pub(crate) fn run(countersign: &Path) -> Result<()> {
     }
     fs::create_dir_all(&home)?;
     fs::write(home.join("countersign.yml"), CONFIG)?;
+    fs::write(home.join("script.yml"), SCRIPT)?;
     let server = Server::start(countersign, &home)?;
     let mut tokens = serde_json::Map::new();
     for role in ROLES {

@@ -8,7 +8,7 @@ use countersign::bell::Bell;
 use countersign::call::{Call, CallState, Path};
 use countersign::event::{Cursor, Event};
 use countersign::grant::Grant;
-use countersign::store::{Applied, CallFilter, EventFilter, Expect, Failure, Op, Record, Store, StoreError};
+use countersign::store::{Applied, CallFilter, EventFilter, Expect, Failure, Op, Order, Record, Store, StoreError};
 use countersign::{CallId, GateError, GrantId, HoldId, Time};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -62,6 +62,7 @@ impl View {
             ("state", state.map(CallState::as_str)),
             ("session", filter.session.as_deref()),
             ("after", after.as_deref()),
+            ("order", (filter.order == Order::Newest).then_some("newest")),
         ];
         let mut query: Vec<(&str, &str)> = query.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         let client = &self.server.client;
@@ -143,6 +144,9 @@ impl Store for View {
             held && same && filter.state.is_none_or(|state| call.state == state)
         });
         calls.sort_by_key(|call| call.id);
+        if filter.order == Order::Newest {
+            calls.reverse();
+        }
         calls.truncate(filter.limit.unwrap_or(usize::MAX));
         Ok(calls.into_iter().map(Arc::new).collect())
     }

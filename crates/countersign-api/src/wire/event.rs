@@ -1,13 +1,14 @@
 //! Events: what happened, as it is streamed and listed.
 
 use countersign::digest::{CallDigest, EventHash};
-use countersign::{CallId, HoldId};
+use countersign::{CallId, HoldId, Json};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::wire::{Decided, NewDecision, Problem, timestamp};
+use crate::wire::decision::present;
+use crate::wire::{AnswerWord, Decided, NewDecision, Problem, Remember, timestamp};
 
 /// One thing that happened.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -86,9 +87,34 @@ pub struct FromSocket {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub hold: Option<HoldId>,
-    /// With `decide`: the decision.
+    /// With `decide`: the decision, unless its members stand beside `hold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<NewDecision>,
+    /// Of a decision: `approve`, `deny` or `respond`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<AnswerWord>,
+    /// Of a decision: the digest of the hold that was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub digest: Option<CallDigest>,
+    /// Of a decision: why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Of a decision: other arguments to run instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub arguments: Option<Json>,
+    /// Of a decision: something for the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub payload: Option<Json>,
+    /// Of a decision: what the model gets in place of a run.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub response: Option<Json>,
+    /// Of a decision: a grant to make along with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remember: Option<Remember>,
     /// Comes back with the answer, so that a client can tell its answers apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
@@ -97,7 +123,27 @@ pub struct FromSocket {
 impl FromSocket {
     /// The digest that a decision names, if it is one.
     pub fn digest(&self) -> Option<CallDigest> {
-        self.decision.as_ref().map(|decision| decision.digest)
+        self.digest.or(self.decision.as_ref().map(|decision| decision.digest))
+    }
+
+    /// Takes the decision out of it, nested or not; none if there is none. One that is said in part, or in both ways, is an
+    /// error: nobody guesses what was meant.
+    pub fn take_decision(&mut self) -> Result<Option<NewDecision>, &'static str> {
+        let FromSocket { decision, answer, digest, reason, arguments, payload, response, remember, .. } = self;
+        let said = [reason.is_some(), arguments.is_some(), payload.is_some(), response.is_some(), remember.is_some()];
+        match (decision.take(), *answer, *digest) {
+            (decision, None, None) if !said.contains(&true) => Ok(decision),
+            (None, Some(answer), Some(digest)) => Ok(Some(NewDecision {
+                answer,
+                digest,
+                reason: reason.take(),
+                arguments: arguments.take(),
+                payload: payload.take(),
+                response: response.take(),
+                remember: remember.take(),
+            })),
+            _ => Err("a decision is `decision`, or `answer`, `digest` and what goes with them"),
+        }
     }
 }
 

@@ -28,7 +28,7 @@ pub use insight::{Insights, Moment, Saving, Tally, Timing, Wait};
 pub use page::Page;
 pub use policy::{Explain, Explained, Halt, Halted, Policy, Reason};
 pub use problem::{Code, Problem};
-pub use run::{Bound, BoundHold, Claim, Claimed, NewHold, NewOutcome, OutcomeWord, Receipt, Renew, Renewed};
+pub use run::{Bound, BoundHold, Claim, Claimed, NewHold, NewOutcome, OutcomeWord, Receipt, Renew, Renewed, Submitted};
 pub use session::{
     CallResult, CancelRun, ClientCall, ClosedHold, NewMessage, NewSession, Session, SessionDetail, SessionEntry,
     SessionEvent, SessionState, SessionStatus, SessionText, SessionThread, SessionUsage, ToolResult, WantedCall, What,

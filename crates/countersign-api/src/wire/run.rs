@@ -1,6 +1,6 @@
 //! Running a call: what an executor sends and is given.
 
-use countersign::call::Outcome;
+use countersign::call::{CallState, Outcome};
 use countersign::digest::{CallDigest, DefinitionDigest};
 use countersign::place::Places;
 use countersign::{CallId, HoldId, Json, Refusal};
@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::wire::Decision;
 use crate::wire::decision::present;
+use crate::wire::{Call, Decision};
 
 /// Who wants to run a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -31,6 +31,10 @@ pub struct Claimed {
     /// The call.
     #[schema(value_type = String)]
     pub call: CallId,
+    /// The call's state: `executing`.
+    #[serde(default = "executing")]
+    #[schema(value_type = String)]
+    pub state: CallState,
     /// The arguments to run: exactly what was approved, nothing masked.
     #[schema(value_type = Object)]
     pub arguments: Json,
@@ -55,6 +59,20 @@ pub struct Claimed {
     pub decision: Option<Decision>,
     /// The rest of what the digest covers, so that an executor computes it for itself before it runs anything.
     pub bound: Bound,
+}
+
+fn executing() -> CallState {
+    CallState::Executing
+}
+
+/// What `POST /v1/calls` answers: the call, or, where it was claimed at once, what to run.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum Submitted {
+    /// Not claimed.
+    Call(Box<Call>),
+    /// Claimed.
+    Claimed(Box<Claimed>),
 }
 
 /// What a call's digest covers besides its arguments.

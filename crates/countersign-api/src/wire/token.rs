@@ -64,6 +64,9 @@ pub struct NewToken {
     /// For how long: `8h`. Left out, the default of the role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_after: Option<Span>,
+    /// The person for whom an agent's calls are made, whatever the calls say themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r#for: Option<String>,
 }
 
 /// A token that was just made. The secret is shown this once.
@@ -96,6 +99,9 @@ pub struct Token {
     pub role: Role,
     /// Whose it is.
     pub name: String,
+    /// The person for whom its calls are made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r#for: Option<String>,
     /// Who made it.
     pub made_by: String,
     /// When it was made.

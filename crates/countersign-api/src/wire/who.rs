@@ -15,7 +15,7 @@ pub struct Me {
     pub roles: Vec<Role>,
     /// `token` or `session`.
     pub by: String,
-    /// The groups the policy counts you to.
+    /// The groups that the policy and your account count you to.
     pub groups: Vec<String>,
     /// With a session: send it as the header `x-countersign-csrf` with everything that is not a GET.
     pub csrf: Option<String>,
@@ -23,6 +23,9 @@ pub struct Me {
     pub expires_at: Timestamp,
     /// Whether every claim is halted now.
     pub halted: bool,
+    /// Whether tools of the server's agents run as its own user, who has the store and the keys. Shown to overseers.
+    #[serde(default)]
+    pub tools_as_server: bool,
     /// The version of the policy in force.
     pub policy: String,
     /// The store's clock.

@@ -1,7 +1,7 @@
 //! `countersign doctor`.
 
 use crate::commands::Form;
-use crate::doctor::{self, Finding, Health};
+use crate::doctor::{self, Finding, Health, Level};
 use crate::fault::Fault;
 use crate::out;
 use crate::settings::Reach;
@@ -13,6 +13,10 @@ use crate::settings::Reach;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
+    /// The least isolation of agents that will do: L1 (same user) or L2 (another user or a container); run it as the
+    /// agents' user
+    #[arg(long, value_name = "LEVEL", ignore_case = true)]
+    minimum: Option<Level>,
     #[command(flatten)]
     reach: Reach,
 }
@@ -20,11 +24,12 @@ pub(crate) struct Args {
 const EXAMPLES: &str = r#"Examples:
   countersign doctor
   countersign doctor --json | jq '.[] | select(.health != "ok")'
+  sudo -u agent countersign doctor --minimum L2
   countersign doctor --url http://127.0.0.1:7117"#;
 
 /// Looks at everything.
 pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
-    let findings = doctor::look(&args.reach).await?;
+    let findings = doctor::look(&args.reach, args.minimum).await?;
     match form {
         Form::Json => out::json(&findings)?,
         Form::Text => findings.iter().try_for_each(print)?,

@@ -87,6 +87,9 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     let _watcher = if follows_store { None } else { watch(&settings, &home, &gate)? };
 
     let local_tools = local_tools(&args, &settings)?;
+    if local_tools == LocalTools::AsServer {
+        out::warn("tools run as the user of this server: they can read its store and its keys, and decide for people");
+    }
     let agents = match args.no_agents {
         true => Vec::new(),
         false => agents::served(&settings, &home, &address_of_store, &gate, local_tools).await?,
@@ -98,6 +101,9 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     let redactor = Redactor::new(&redact.keys, &redact.values).map_err(Fault::failed)?.and_standard();
     let builder = Server::builder(gate).signer(signer).redactor(redactor).ui(page()).agents(agents).mcp(faces);
     let mut builder = builder.limits(settings.config.limits.clone()).notify(settings.config.notify.clone());
+    if local_tools == LocalTools::AsServer {
+        builder = builder.tools_as_server(&*person().id);
+    }
     if let Some(address) = address(&args, &settings)? {
         builder = builder.listen(address);
     }
@@ -174,9 +180,15 @@ async fn offered(
     Ok(faces)
 }
 
+/// SECURITY: a flag in a unit file or a script that nobody reads must not be enough. Somebody at a terminal says it, or
+/// the configuration says it, too.
 fn local_tools(args: &Args, settings: &Settings) -> Result<LocalTools, Fault> {
     match args.dangerously_run_tools_as_server {
-        true => Ok(LocalTools::AsServer),
+        true if is_interactive() || settings.config.server.dangerously_run_tools_as_server => Ok(LocalTools::AsServer),
+        true => Err(Fault::refused("--dangerously-run-tools-as-server counts at a terminal only").next(
+            "where nobody sits at one, say it in the configuration, too: \
+             `server: { dangerously_run_tools_as_server: true }`",
+        )),
         false => LocalTools::configured(settings),
     }
 }

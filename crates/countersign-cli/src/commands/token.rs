@@ -28,6 +28,7 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = r#"Examples:
   countersign token create --role agent --name bank-bot
+  countersign token create --role agent --name anns-bot --for ann
   countersign token create --role approver --name ann --expires-after 2h --json
   countersign token list
   countersign token revoke tok_7f3a…
@@ -56,6 +57,10 @@ struct CreateArgs {
     /// How long it lives, as in 30m, 8h or 7d [default: agent 24h, approver and auditor 8h, operator 1h]
     #[arg(long, value_name = "TIME")]
     expires_after: Option<Span>,
+    /// The person for whom the agent's calls are made, whatever it says itself: a rule that excludes the requester keeps
+    /// that person from approving them
+    #[arg(long, value_name = "PERSON")]
+    r#for: Option<String>,
     #[command(flatten)]
     place: Place,
 }
@@ -89,7 +94,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
 
 async fn create(args: CreateArgs, form: Form) -> Result<(), Fault> {
     let desk = Desk::open(&args.place, Care::Full).await?;
-    let new = NewToken { role: args.role, name: args.name, expires_after: args.expires_after };
+    let new = NewToken { role: args.role, name: args.name, expires_after: args.expires_after, r#for: args.r#for };
     let made = tokens::create(&**desk.store(), new, &person().id).await?;
     match form {
         Form::Json => out::json(&made)?,

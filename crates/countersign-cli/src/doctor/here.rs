@@ -5,7 +5,7 @@ use std::path::Path;
 
 use countersign::Policy;
 
-use super::{Finding, Health};
+use super::{Finding, Health, Level};
 use crate::browser;
 use crate::fault::Fault;
 use crate::home::{Home, read_private};
@@ -101,14 +101,23 @@ pub(super) fn browser() -> Finding {
 }
 
 /// How far agents are kept from deciding for themselves.
-pub(super) fn isolation(home: &Home) -> Finding {
+pub(super) fn isolation(home: &Home, minimum: Option<Level>) -> Finding {
     let readable = home.data_folder().is_ok_and(|folder| fs::read_dir(folder).is_ok());
-    match readable {
-        true => Finding::ok(
-            "isolation",
-            "level L1: agents that run as this user can read the key and the store; this stops mistakes, not hostile code",
-        )
-        .next("run agents as another user or in a container, and let them reach `countersign serve` only (L2)"),
-        false => Finding::ok("isolation", "level L2: this user cannot read the key and the store"),
+    let (level, says) = match readable {
+        true => (
+            Level::L1,
+            "agents that run as this user can read the key and the store; this stops mistakes, not hostile code",
+        ),
+        false => (Level::L2, "this user cannot read the key and the store"),
+    };
+    let health = match minimum {
+        Some(minimum) if level < minimum => Health::Fail,
+        Some(_) | None => Health::Ok,
+    };
+    let finding = Finding::new("isolation", health, format_args!("level {level}: {says}"));
+    match level {
+        Level::L1 => finding
+            .next("run agents as another user or in a container, and let them reach `countersign serve` only (L2)"),
+        Level::L2 => finding,
     }
 }

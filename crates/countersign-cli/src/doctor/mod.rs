@@ -79,8 +79,28 @@ impl Finding {
     }
 }
 
-/// Looks at everything.
-pub(crate) async fn look(reach: &Reach) -> Result<Vec<Finding>, Fault> {
+/// How far agents are kept from deciding for themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum Level {
+    /// Agents run as the user who has the key and the store.
+    #[value(name = "L1")]
+    L1,
+    /// Agents run as another user, or in a container.
+    #[value(name = "L2")]
+    L2,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Level::L1 => "L1",
+            Level::L2 => "L2",
+        })
+    }
+}
+
+/// Looks at everything. Less isolation than the least that is wanted is a failure.
+pub(crate) async fn look(reach: &Reach, minimum: Option<Level>) -> Result<Vec<Finding>, Fault> {
     let home = Home::from_env();
     if let Some(url) = &reach.url {
         return server::named(url, reach).await;
@@ -98,6 +118,6 @@ pub(crate) async fn look(reach: &Reach) -> Result<Vec<Finding>, Fault> {
         findings.push(server::address(settings).await);
     }
     findings.push(here::browser());
-    findings.push(here::isolation(&home));
+    findings.push(here::isolation(&home, minimum));
     Ok(findings)
 }

@@ -1,11 +1,14 @@
 //! The store: whether it opens, takes what is written, tells the time, and what waits in it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use countersign::store::{CallFilter, Expect, StoreError};
 use countersign::{CallState, Policy, Store, limits};
+use countersign_api::wire::Role;
+use countersign_server::{people, tokens};
 use countersign_store::{postgres::probe_notify, schema};
 
 use super::{Finding, Health};
@@ -42,6 +45,7 @@ pub(super) async fn look(address: &str, settings: &Settings) -> Vec<Finding> {
         findings.push(notifications(address).await);
     }
     findings.push(or_failed("policy in force", in_force(&*store, &settings.config.policy).await));
+    findings.push(or_failed("approvers", approvers(&*store, &settings.config.policy).await));
     findings.push(or_failed("waiting", waiting(&store).await));
     findings.push(or_failed("doubts", doubts(&store).await));
     findings
@@ -101,6 +105,46 @@ async fn in_force(store: &dyn Store, own: &Policy) -> Result<Finding, Fault> {
             "`countersign policy apply FILE` changes it for all",
         ),
     })
+}
+
+/// Whether those whom rules ask can decide at all: by an account or by a token.
+async fn approvers(store: &dyn Store, policy: &Policy) -> Result<Finding, Fault> {
+    let known = deciders(store).await?;
+    let absent: Vec<String> = policy
+        .groups()
+        .iter()
+        .flat_map(|(group, members)| members.iter().map(move |member| (group, member)))
+        .filter(|(_, member)| !member.starts_with("os:") && !known.contains(&***member))
+        .map(|(group, member)| format!("`{member}` of `{group}`"))
+        .collect();
+    Ok(match absent.is_empty() {
+        true => Finding::ok("approvers", format_args!("{} with an account or a token", known.len())),
+        false => Finding::warn(
+            "approvers",
+            format_args!("rules ask people who can decide nowhere: {}", absent.join(", ")),
+            "`countersign user add NAME` gives them an account, `countersign token create --role approver` a token",
+        ),
+    })
+}
+
+/// The names of those with an account or a token to decide with.
+async fn deciders(store: &dyn Store) -> Result<BTreeSet<String>, Fault> {
+    let mut known = BTreeSet::new();
+    let mut after: Option<String> = None;
+    loop {
+        let users = people::users(store, after.as_deref(), limits::PAGE_ROWS).await?;
+        let Some(last) = users.last() else { break };
+        after = Some(last.name.clone());
+        known.extend(users.into_iter().filter(|user| user.roles.contains(&Role::Approver)).map(|user| user.name));
+    }
+    after = None;
+    loop {
+        let tokens = tokens::list(store, after.as_deref(), limits::PAGE_ROWS).await?;
+        let Some(last) = tokens.last() else { return Ok(known) };
+        after = Some(last.id.clone());
+        let live = tokens.into_iter().filter(|token| token.live && token.role == Role::Approver);
+        known.extend(live.map(|token| token.name));
+    }
 }
 
 async fn waiting(store: &Arc<dyn Store>) -> Result<Finding, Fault> {

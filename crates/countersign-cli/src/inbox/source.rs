@@ -1,15 +1,14 @@
 //! Where the holds are: a server, or a store opened here. Both look the same from the inbox.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::call::Path;
 use countersign::digest::CallDigest;
 use countersign::grant::{Remember, RememberCovers, RememberScope};
-use countersign::store::CallFilter;
+use countersign::store::{CallFilter, Order};
 use countersign::transition::Rejection;
-use countersign::{Answer, CallId, Decision, GateError, Hold, HoldId, limits};
+use countersign::{Answer, Decision, GateError, Hold, HoldId};
 use countersign_api::client::{Client, ClientError};
 use countersign_api::wire::{self, Code, NewDecision, timestamp};
 use jiff::Timestamp;
@@ -25,10 +24,6 @@ use crate::prompt::Offer;
 pub(super) const LISTED: usize = 1_000;
 /// The most closed holds that are listed: the newest.
 const REMEMBERED: usize = 200;
-/// The most calls that are read to find them.
-const SEARCHED: usize = 20_000;
-/// How far back to look for closed holds at first, in milliseconds.
-const FIRST_STRETCH: i64 = 10 * 60 * 1_000;
 
 /// Where the holds are.
 #[derive(Clone)]
@@ -178,7 +173,8 @@ impl Source {
                 calls.items.iter().flat_map(Closed::of).collect()
             }
             Source::Local(desk) => {
-                let calls = newest(desk).await?;
+                let newest = CallFilter { order: Order::Newest, limit: Some(REMEMBERED), ..CallFilter::default() };
+                let calls = desk.store().calls(newest).await?;
                 calls.iter().flat_map(|call| Closed::of(&wire::Call::from(&**call))).collect()
             }
         };
@@ -219,44 +215,6 @@ impl Closed {
         };
         call.holds.iter().filter(|hold| hold.state.as_str() != "pending").map(closed).collect()
     }
-}
-
-/// The newest calls of a store. Stores list only from old to new, so ever longer stretches of the past are looked at.
-async fn newest(desk: &Desk) -> Result<Vec<Arc<countersign::Call>>, Fault> {
-    let now = desk.store().now().await?.0 / 1_000;
-    let mut length = FIRST_STRETCH;
-    loop {
-        let begin = now.saturating_sub(length);
-        let after = (begin > 0).then(|| first_at(begin));
-        let calls = last_after(desk, after).await?;
-        if calls.len() >= REMEMBERED || begin <= 0 {
-            return Ok(calls.into());
-        }
-        length = length.saturating_mul(8);
-    }
-}
-
-/// The last calls after this one.
-async fn last_after(desk: &Desk, after: Option<CallId>) -> Result<VecDeque<Arc<countersign::Call>>, Fault> {
-    let mut filter = CallFilter { after, limit: Some(limits::PAGE_ROWS), ..CallFilter::default() };
-    let mut found = VecDeque::new();
-    for _ in 0..SEARCHED.div_ceil(limits::PAGE_ROWS) {
-        let calls = desk.store().calls(filter.clone()).await?;
-        let Some(last) = calls.last() else { break };
-        filter.after = Some(last.id);
-        found.extend(calls);
-        found.drain(..found.len().saturating_sub(REMEMBERED));
-    }
-    Ok(found)
-}
-
-/// The least id that could be made at this moment, in milliseconds: the first six bytes of a UUID v7 are its time.
-fn first_at(milliseconds: i64) -> CallId {
-    let mut bytes = [0; 16];
-    for (place, byte) in bytes.iter_mut().zip(milliseconds.to_be_bytes().into_iter().skip(2)) {
-        *place = byte;
-    }
-    CallId::from_bytes(bytes)
 }
 
 /// What a person might want covered, narrowest first.

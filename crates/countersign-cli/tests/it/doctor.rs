@@ -145,3 +145,26 @@ fn a_database_is_asked_for_its_clock_and_its_notifications() {
     let ran = doctor(&bed, &["--config", config.to_str().unwrap(), "--store", "postgres://nobody@127.0.0.1:1/x"]);
     check(&ran.expect(1), "store", "fail", "cannot connect", "");
 }
+
+/// Those whom a rule asks and who can decide nowhere are named; an account or a token makes them known.
+#[test]
+fn approvers_without_account_or_token_are_named() {
+    let bed = Bed::new();
+    let config = "store: sqlite:doctor.db\napprovers: { groups: { finance: [ann, bo] } }\n\
+                  policy: { rules: [{ id: pay, ask: pay, from: [finance] }] }\n";
+    let config = bed.write("countersign.yml", config);
+    let config = config.to_str().unwrap();
+    bed.run(["token", "create", "--role", "approver", "--name", "ann", "--config", config]).expect(0);
+    let ran = doctor(&bed, &["--config", config]).expect(0);
+    check(&ran, "approvers", "warn", "`bo` of `finance`", "user add");
+    bed.run(["user", "add", "bo", "--config", config]).expect(0);
+    check(&doctor(&bed, &["--config", config]).expect(0), "approvers", "ok", "2 with", "");
+}
+
+/// Less isolation than is wanted is a failure that a script sees.
+#[test]
+fn too_little_isolation_fails_where_more_is_wanted() {
+    let bed = Bed::new();
+    check(&doctor(&bed, &["--minimum", "L1"]).expect(0), "isolation", "ok", "level L1", "another user");
+    check(&doctor(&bed, &["--minimum", "L2"]).expect(1), "isolation", "fail", "level L1", "another user");
+}

@@ -6,25 +6,47 @@ use countersign::bell::Listener;
 use countersign::call::Chain;
 use countersign::event::{Draft, EventName};
 use countersign::store::{Failure, Op, Store};
+use countersign_api::wire::Role;
 
 /// What changed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Changed<'a> {
+    /// This token was made by somebody.
+    TokenMade { id: &'a str, role: Role, name: &'a str, r#for: Option<&'a str>, by: &'a str },
     /// This token was revoked by somebody.
     Token { id: &'a str, by: &'a str },
+    /// Somebody made a link that signs this person in.
+    Link { name: &'a str, by: &'a str },
+    /// This person signed in.
+    SignedIn { id: &'a str, name: &'a str },
     /// This session was ended.
     Session { id: &'a str },
     /// This person's roles or groups are others, or there is no such person any more.
     Person { name: &'a str },
+    /// From now on tools run as the user of a server, whose store and keys they can reach. Somebody said so.
+    ToolsAsServer { by: &'a str },
 }
 
 impl Changed<'_> {
     fn draft(self) -> Draft {
         let draft = Draft::new(EventName::AccessChanged);
         match self {
-            Changed::Token { id, by } => draft.text("what", "token").text("id", id).text("by", by),
-            Changed::Session { id } => draft.text("what", "session").text("id", id),
-            Changed::Person { name } => draft.text("what", "person").text("id", name),
+            Changed::TokenMade { id, role, name, r#for, by } => {
+                let draft = draft.text("what", "token").text("how", "made").text("id", id).text("by", by);
+                draft.text("role", role.as_str()).text("name", name).text_if("for", r#for)
+            }
+            Changed::Token { id, by } => {
+                draft.text("what", "token").text("how", "revoked").text("id", id).text("by", by)
+            }
+            Changed::Link { name, by } => {
+                draft.text("what", "link").text("how", "made").text("id", name).text("by", by)
+            }
+            Changed::SignedIn { id, name } => {
+                draft.text("what", "session").text("how", "begun").text("id", id).text("by", name)
+            }
+            Changed::Session { id } => draft.text("what", "session").text("how", "ended").text("id", id),
+            Changed::Person { name } => draft.text("what", "person").text("how", "changed").text("id", name),
+            Changed::ToolsAsServer { by } => draft.text("what", "tools_as_server").text("by", by),
         }
     }
 }

@@ -106,7 +106,7 @@ mod tests {
     async fn known() -> (Arc<dyn Store>, Known<u32, &'static str>) {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let gate = Gate::builder().store(Arc::clone(&store)).decided_elsewhere().build().unwrap();
-        let tail = Tail::begin(gate).await.unwrap();
+        let tail = Tail::begin(gate, Arc::default()).await.unwrap();
         while !tail.hears() {
             tokio::task::yield_now().await;
         }

@@ -4,6 +4,7 @@ pub(crate) mod changes;
 pub(crate) mod guard;
 pub(crate) mod known;
 pub mod people;
+pub(crate) mod refusals;
 pub(crate) mod secret;
 pub mod tokens;
 
@@ -14,15 +15,14 @@ use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use countersign::Time;
-use countersign::call::Chain;
-use countersign::event::{Draft, EventName};
 use countersign::hold::Who;
-use countersign::store::{Op, StoreError};
+use countersign::store::StoreError;
 use countersign_api::wire::{Code, Role};
 
 use crate::app::App;
 use crate::auth::known::Look;
 use crate::problem::Refused;
+use crate::room::Standing;
 use crate::serve::Peer;
 
 /// The header that carries the CSRF value.
@@ -33,6 +33,8 @@ pub(crate) const CSRF: &str = "x-countersign-csrf";
 pub(crate) struct Principal {
     /// Their name: an agent's principal, or who a decision is recorded as.
     pub(crate) name: Arc<str>,
+    /// For whom their calls are made, where the credential says so.
+    pub(crate) requester: Option<Arc<str>>,
     /// What they may do.
     pub(crate) roles: Vec<Role>,
     /// By which credential.
@@ -71,12 +73,33 @@ impl Principal {
         self.has(&[Role::Agent])
     }
 
+    /// How much their connection is missed.
+    fn standing(&self) -> Standing {
+        if self.is_agent() { Standing::Agent } else { Standing::Overseer }
+    }
+
     /// As whom decisions are recorded, and where they were made.
     pub(crate) fn decider(&self) -> (Who, &'static str) {
         match &self.by {
             By::Session { .. } => (Who::person(Arc::clone(&self.name)), "web"),
             By::Token { .. } if self.name.starts_with("program:") => (Who::program(Arc::clone(&self.name)), "http"),
             By::Token { .. } => (Who::person(Arc::clone(&self.name)), "http"),
+        }
+    }
+
+    /// For whom a call is made that says this about it.
+    ///
+    /// SECURITY: where the credential says for whom, a call cannot say otherwise: whoever asked for the work could then
+    /// approve it.
+    pub(crate) fn requester(&self, said: Option<String>) -> Result<Option<Arc<str>>, Refused> {
+        match (&self.requester, said) {
+            (None, said) => Ok(said.map(Arc::from)),
+            (Some(person), said) if said.as_deref().is_none_or(|said| *said == **person) => {
+                Ok(Some(Arc::clone(person)))
+            }
+            (Some(person), _) => {
+                Err(Refused::because(Code::BadRequest, format!("calls with this token are made for `{person}`")))
+            }
         }
     }
 
@@ -144,14 +167,14 @@ callers! {
 
 /// Lets in who has a good credential, one of the roles, and room under their rate.
 async fn admit(parts: &Parts, app: &App, roles: &[Role]) -> Result<Arc<Principal>, Refused> {
-    let Some(principal) = authenticate(app, &parts.headers).await? else {
-        return Err(app.rates.failure(parts.extensions.get::<ConnectInfo<Peer>>().map(|peer| peer.0)));
-    };
-    app.rates.request(&principal.name)?;
+    let peer = parts.extensions.get::<ConnectInfo<Peer>>().map(|peer| &peer.0);
+    let Some(principal) = authenticate(app, &parts.headers).await? else { return Err(app.rates.failure(peer)) };
+    if let Some(Peer(place)) = peer {
+        place.stands(principal.standing());
+    }
+    app.rates.request(&*principal)?;
     if !principal.has(roles) {
-        if app.rates.may_note(&principal.name) {
-            note_refusal(app, &principal, parts).await;
-        }
+        refusals::note(app, &principal, &parts.method, parts.uri.path()).await;
         return Err(Refused::because(Code::Forbidden, format!("this needs the role {}", names(roles))));
     }
     if let By::Session { csrf, .. } = &principal.by {
@@ -174,6 +197,7 @@ async fn by_token(app: &App, secret: &str) -> Result<Option<Arc<Principal>>, Ref
         let found = tokens::check(&**app.store(), secret).await?;
         Ok(found.map(|(_, kept)| Principal {
             name: kept.name.as_str().into(),
+            requester: kept.requester.map(Arc::from),
             roles: vec![kept.role],
             by: By::Token { secret: secret.into() },
             expires_at: kept.expires_at,
@@ -188,6 +212,7 @@ async fn by_cookie(app: &App, cookie: &str) -> Result<Option<Arc<Principal>>, Re
         let found = people::check(&**app.store(), cookie).await?;
         Ok(found.map(|(session, roles)| Principal {
             name: session.name.as_str().into(),
+            requester: None,
             roles,
             expires_at: session.expires_at,
             settled_until: session.settled_until(),
@@ -241,10 +266,13 @@ fn cookie<'a>(app: &App, headers: &'a HeaderMap) -> Option<&'a str> {
     ours.next().filter(|_| ours.next().is_none())
 }
 
+/// The paths of WebSockets.
+const SOCKETS: [&str; 2] = ["/v1/ws", "/saiki/ws"];
+
 /// SECURITY: a cookie comes along whoever's page sends the request; the CSRF value is only known to ours.
 fn check_csrf(parts: &Parts, csrf: &str) -> Result<(), Refused> {
     // A WebSocket carries changes too, and cannot carry our header: there the exact Origin must be present.
-    if parts.headers.contains_key(header::UPGRADE) {
+    if parts.method == Method::GET && SOCKETS.contains(&parts.uri.path()) {
         return match parts.headers.contains_key(header::ORIGIN) {
             true => Ok(()),
             false => Err(Refused::new(Code::WrongOrigin)),
@@ -255,19 +283,6 @@ fn check_csrf(parts: &Parts, csrf: &str) -> Result<(), Refused> {
     }
     let sent = parts.headers.get(CSRF).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if secret::equal(sent, csrf) { Ok(()) } else { Err(Refused::new(Code::WrongCsrf)) }
-}
-
-/// Puts on the record that a credential tried what it may not.
-async fn note_refusal(app: &App, principal: &Principal, parts: &Parts) {
-    let path: String = parts.uri.path().chars().take(countersign::limits::NAME_BYTES).collect();
-    let draft = Draft::new(EventName::AccessRefused)
-        .text("who", &principal.name)
-        .text("roles", &names(&principal.roles))
-        .text("method", parts.method.as_str())
-        .text("path", &path);
-    if let Err(error) = app.store().run(Op::Note { chain: Chain::system(), draft }).await {
-        tracing::warn!(%error, "a refused access could not be recorded");
-    }
 }
 
 fn names(roles: &[Role]) -> String {

@@ -156,17 +156,18 @@ struct Link {
 }
 
 /// Makes a one-time link for a person: the secret that stands behind the `#`.
-pub async fn create_link(store: &dyn Store, name: &str) -> Result<String, PeopleError> {
+pub async fn create_link(store: &dyn Store, name: &str, by: &str) -> Result<String, PeopleError> {
     let link = secret::new_short_secret("cs_link_")?;
     let value = serde_json::to_vec(&Link { hash: secret::hash(&link), name: name.to_owned() }).map_err(damaged)?;
     store.put_record(LINKS, &secret::id("", &link), &value, Expect::Absent, Some(limits::LINK_LIFE)).await?;
+    changes::tell(store, Changed::Link { name, by }).await?;
     Ok(link)
 }
 
 /// Makes a one-time link for a person who is known.
-pub async fn create_link_for(store: &dyn Store, name: &str) -> Result<String, PeopleError> {
+pub async fn create_link_for(store: &dyn Store, name: &str, by: &str) -> Result<String, PeopleError> {
     match user(store, name).await? {
-        Some(_) => create_link(store, name).await,
+        Some(_) => create_link(store, name, by).await,
         None => Err(PeopleError::Nobody(name.to_owned())),
     }
 }
@@ -211,6 +212,7 @@ pub(crate) async fn sign_in(store: &dyn Store, link: &str) -> Result<(String, Se
         seen_at: now,
     };
     write(store, &cookie, &session, Expect::Absent, now).await?;
+    changes::tell(store, Changed::SignedIn { id: &secret::id("", &cookie), name: &session.name }).await?;
     Ok((cookie, session))
 }
 

@@ -44,6 +44,9 @@ pub(crate) struct Kept {
     hash: String,
     pub(crate) role: Role,
     pub(crate) name: String,
+    /// For whom its calls are made.
+    #[serde(default)]
+    pub(crate) requester: Option<String>,
     made_by: String,
     made_at: Time,
     pub(crate) expires_at: Time,
@@ -61,6 +64,7 @@ impl Kept {
             id,
             role: self.role,
             name: self.name.clone(),
+            r#for: self.requester.clone(),
             made_by: self.made_by.clone(),
             made_at: timestamp(self.made_at),
             expires_at: timestamp(self.expires_at),
@@ -74,6 +78,9 @@ impl Kept {
 /// Makes a token. Its secret is in the answer and nowhere else.
 pub async fn create(store: &dyn Store, new: NewToken, made_by: &str) -> Result<MadeToken, TokenError> {
     check_name(new.role, &new.name)?;
+    if let Some(person) = &new.r#for {
+        check_person(new.role, person)?;
+    }
     let life = new.expires_after.map_or_else(|| default_life(new.role), |span| span.0);
     if life > limits::TOKEN_LIFE {
         return Err(TokenError::TooLong);
@@ -84,6 +91,7 @@ pub async fn create(store: &dyn Store, new: NewToken, made_by: &str) -> Result<M
         hash: secret::hash(&token),
         role: new.role,
         name: new.name.clone(),
+        requester: new.r#for.clone(),
         made_by: made_by.to_owned(),
         made_at: now,
         expires_at: now.after(life),
@@ -92,6 +100,12 @@ pub async fn create(store: &dyn Store, new: NewToken, made_by: &str) -> Result<M
     let id = secret::id("tok_", &token);
     let value = serde_json::to_vec(&kept).map_err(damaged)?;
     store.put_record(NAMESPACE, &id, &value, Expect::Absent, Some(life + limits::TOKEN_KEPT)).await?;
+    // A token that is not on the record is handed to nobody.
+    changes::tell(
+        store,
+        Changed::TokenMade { id: &id, role: new.role, name: &new.name, r#for: new.r#for.as_deref(), by: made_by },
+    )
+    .await?;
     Ok(MadeToken { id, token, role: new.role, name: new.name, expires_at: timestamp(kept.expires_at) })
 }
 
@@ -120,6 +134,17 @@ fn check_name(role: Role, name: &str) -> Result<(), TokenError> {
         return bad("is not `local`, which stands for programs without one");
     }
     Ok(())
+}
+
+fn check_person(role: Role, person: &str) -> Result<(), TokenError> {
+    let bad = |why: &str| Err(TokenError::BadName(format!("the person a token's calls are made for {why}")));
+    if role != Role::Agent {
+        return bad("is an agent's to have: only agents make calls");
+    }
+    match person.trim().is_empty() || person.len() > core_limits::NAME_BYTES || person.chars().any(char::is_control) {
+        true => bad("has a name of 1 to 256 bytes without control characters"),
+        false => Ok(()),
+    }
 }
 
 /// One page of tokens, sorted by id, ended ones too.

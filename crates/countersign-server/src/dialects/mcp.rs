@@ -23,6 +23,7 @@ use crate::app::App;
 use crate::auth::Agent;
 use crate::limits;
 use crate::problem::{Answer, Refused};
+use crate::rate::{StreamPlace, Whose};
 use crate::table::{Route, delete, get, post};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -74,6 +75,11 @@ impl Caller {
         }
         let agent = request.extract_parts_with_state::<Agent, App>(app).await;
         match agent {
+            // SECURITY: what comes this way does not say for whom, so it must not come where that is bound.
+            Ok(agent) if agent.requester.is_some() => {
+                Err(Refused::because(Code::Forbidden, "a token for one person's calls is not taken here")
+                    .into_response())
+            }
             Ok(agent) => Ok(Caller { principal: Arc::clone(&agent.name), server }),
             Err(refused) => Err(unauthorized(app, server.as_deref(), refused)),
         }
@@ -117,8 +123,12 @@ async fn take(State(app): State<App>, mut request: Request) -> Response {
         Ok(body) => body,
         Err(rejection) => return rejection.into_response(),
     };
+    let place = match app.rates.wait(Whose::agent(&caller.principal)) {
+        Ok(place) => place,
+        Err(refused) => return refused.into_response(),
+    };
     match caller.face(&app) {
-        Ok(face) => shown(face.post(&caller.principal, &headers, body.into()).await),
+        Ok(face) => shown(face.post(&caller.principal, &headers, body.into()).await, Some(place)),
         Err(refused) => refused.into_response(),
     }
 }
@@ -128,8 +138,12 @@ async fn listen(State(app): State<App>, mut request: Request) -> Response {
         Ok(caller) => caller,
         Err(response) => return response,
     };
+    let place = match app.rates.stream(Whose::agent(&caller.principal)) {
+        Ok(place) => place,
+        Err(refused) => return refused.into_response(),
+    };
     match caller.face(&app) {
-        Ok(face) => shown(face.listen(&caller.principal, request.headers())),
+        Ok(face) => shown(face.listen(&caller.principal, request.headers()), Some(place)),
         Err(refused) => refused.into_response(),
     }
 }
@@ -140,7 +154,7 @@ async fn end(State(app): State<App>, mut request: Request) -> Response {
         Err(response) => return response,
     };
     match caller.face(&app) {
-        Ok(face) => shown(face.end(&caller.principal, request.headers())),
+        Ok(face) => shown(face.end(&caller.principal, request.headers()), None),
         Err(refused) => refused.into_response(),
     }
 }
@@ -160,14 +174,18 @@ async fn metadata(State(app): State<App>, server: Option<Path<Arc<str>>>) -> Ans
     })))
 }
 
-fn shown(reply: Reply) -> Response {
+/// The answer. A stream keeps its place until it ends.
+fn shown(reply: Reply, place: Option<StreamPlace>) -> Response {
     let (mut response, session) = match reply {
         Reply::Empty(status) => return status.into_response(),
         Reply::Message { status, body, session } => {
             ((status, [(header::CONTENT_TYPE, "application/json")], body).into_response(), session)
         }
         Reply::Stream { events, session } => {
-            let events = events.map(|line| Ok::<_, Infallible>(Event::default().event("message").data(line)));
+            let events = events.map(move |line| {
+                let _stays = &place;
+                Ok::<_, Infallible>(Event::default().event("message").data(line))
+            });
             let alive = KeepAlive::new().interval(limits::KEEP_ALIVE);
             (Sse::new(events).keep_alive(alive).into_response(), session)
         }

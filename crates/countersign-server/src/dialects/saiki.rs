@@ -8,12 +8,13 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing;
 use countersign::event::EventName;
 use countersign::grant::{Grant, RememberCovers, RememberScope};
+use countersign::verdict::Memory;
 use countersign::{Hold, HoldId, Json as Exact};
 use countersign_api::wire::{self, Code, NewDecision, timestamp};
 use jiff::Timestamp;
@@ -26,7 +27,8 @@ use crate::extract::{Body, Id};
 use crate::feed::{Feed, Item};
 use crate::limits;
 use crate::problem::{Answer, Refused};
-use crate::routes::holds::{decide_as, find};
+use crate::pulse::{self, Pulse};
+use crate::routes::holds::{REFUSES, decide_as, find};
 use crate::table::{Route, get, post};
 
 const NOT_FOUND: &str = "Confirmation not found or expired";
@@ -41,7 +43,8 @@ pub(super) fn routes() -> Vec<Route> {
         )
         .takes::<Confirmation>()
         .answers::<Confirmed>("200")
-        .answers::<Unknown>("404"),
+        .answers::<Unknown>("404")
+        .refuses(&REFUSES),
         get("/saiki/ws", Approver::ROLES, routing::any(upgrade), "Saiki: sends tool confirmations and takes answers.")
             .streams("101", "Messages `toolConfirmationRequest` out, `toolConfirmationResponse` in."),
     ]
@@ -155,20 +158,29 @@ async fn decide(app: &App, caller: &Principal, id: &str, said: &Confirmation) ->
     }
 }
 
-/// What a ticked box is taken for: these exact arguments, in the hold's session, as far as the rules allow. Where they
-/// allow nothing, the yes is for this one call: who meant more is asked again, who meant less is not surprised.
+/// What a ticked box is taken for: these exact arguments, in the hold's session, or everywhere where the policy says
+/// `allowedToolsStorage: storage`; as far as the rules allow. Where they allow nothing, the yes is for this one call: who
+/// meant more is asked again, who meant less is not surprised.
 async fn remember(app: &App, caller: &Principal, hold: &Hold, said: &Confirmation) -> Answer<Option<wire::Remember>> {
     if !said.remember_choice || hold.in_run() {
         return Ok(None);
     }
-    let scope = match hold.call.facts.path.session {
-        Some(_) => RememberScope::Session,
-        None => RememberScope::Global,
+    let everywhere = app.gate.policy().saiki_storage() == Some(Memory::Global);
+    let scopes: &[RememberScope] = match hold.call.facts.path.session {
+        Some(_) if everywhere => &[RememberScope::Global, RememberScope::Session],
+        Some(_) => &[RememberScope::Session],
+        None => &[RememberScope::Global],
     };
-    let wish = wire::Remember { scope, covers: RememberCovers::Exact, expires_after: None, uses: None };
     let (who, now) = (caller.decider().0, app.store().now().await?);
-    let granted = Grant::asked_for(&wish.clone().into(), &hold.call, hold.id, who, now);
-    Ok(granted.is_ok().then_some(wish))
+    let wish = |scope: &RememberScope| wire::Remember {
+        scope: *scope,
+        covers: RememberCovers::Exact,
+        expires_after: None,
+        uses: None,
+    };
+    let allowed =
+        |wish: &wire::Remember| Grant::asked_for(&wish.clone().into(), &hold.call, hold.id, who.clone(), now).is_ok();
+    Ok(scopes.iter().map(wish).find(allowed))
 }
 
 async fn upgrade(
@@ -178,20 +190,24 @@ async fn upgrade(
 ) -> Answer<Response> {
     let upgrade = upgrade.map_err(|_| Refused::because(Code::BadRequest, "this is no WebSocket upgrade"))?;
     let upgrade = upgrade.max_message_size(limits::MESSAGE_BYTES).max_frame_size(limits::MESSAGE_BYTES);
-    let feed = Feed::begin(app.clone(), caller.0.clone(), None)?;
-    Ok(upgrade.on_upgrade(move |socket| talk(app, caller.0, feed, socket)))
+    let pulse = Pulse::begin(app.rates.stream(&*caller)?);
+    let feed = Feed::begin(app.clone(), caller.0.clone(), None);
+    Ok(upgrade.on_upgrade(move |socket| talk(app, caller.0, pulse, feed, socket)))
 }
 
 /// Asks what waits and what comes, and takes answers, until either side goes. A client that comes back is asked anew.
-async fn talk(app: App, principal: Arc<Principal>, mut feed: Feed, mut socket: WebSocket) {
+async fn talk(app: App, principal: Arc<Principal>, mut pulse: Pulse, mut feed: Feed, mut socket: WebSocket) {
     let why = loop {
         let message = tokio::select! {
-            received = socket.recv() => match received {
-                Some(Ok(Message::Text(text))) => answered(&app, &principal, &text).await,
-                Some(Ok(Message::Ping(_) | Message::Pong(_))) => None,
-                Some(Ok(Message::Binary(_))) => break "text only",
-                Some(Ok(Message::Close(_)) | Err(_)) | None => return,
-            },
+            received = socket.recv() => {
+                pulse.hear();
+                match received {
+                    Some(Ok(Message::Text(text))) => answered(&app, &principal, &text).await,
+                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => None,
+                    Some(Ok(Message::Binary(_))) => break "text only",
+                    Some(Ok(Message::Close(_)) | Err(_)) | None => return,
+                }
+            }
             item = feed.next() => match item {
                 None | Some(Item::Resync) => break "the stream ended",
                 Some(item) => match asked(&app, &item).await {
@@ -199,15 +215,18 @@ async fn talk(app: App, principal: Arc<Principal>, mut feed: Feed, mut socket: W
                     Err(_) => break "the store failed",
                 },
             },
+            () = pulse.beat() => match pulse.ask(&app, &principal, &mut socket).await {
+                Ok(()) => None,
+                Err(why) => break why,
+            },
             () = app.ended() => break "the server ends",
         };
         let Some(text) = message.and_then(|message| serde_json::to_string(&message).ok()) else { continue };
-        if socket.send(Message::Text(text.into())).await.is_err() {
-            return;
+        if let Err(why) = pulse::send(&mut socket, Message::Text(text.into())).await {
+            break why;
         }
     };
-    let close = CloseFrame { code: close_code::AWAY, reason: why.into() };
-    let _ = socket.send(Message::Close(Some(close))).await;
+    pulse::close(&mut socket, why).await;
 }
 
 /// The question of a hold that has just opened, or still waits.
@@ -238,7 +257,7 @@ async fn answered(app: &App, principal: &Principal, text: &str) -> Option<Outgoi
 }
 
 async fn take(app: &App, principal: &Principal, text: &str) -> Answer<()> {
-    app.rates.request(&principal.name)?;
+    app.rates.request(principal)?;
     let bad = |why: String| Refused::because(Code::BadRequest, why);
     let message: Incoming = serde_json::from_str(text).map_err(|error| bad(format!("the message: {error}")))?;
     if message.r#type != "toolConfirmationResponse" {

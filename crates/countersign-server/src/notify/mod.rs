@@ -110,6 +110,11 @@ impl Notifier {
         self.targets.iter().map(|target| target.pending.load(Ordering::Relaxed)).sum()
     }
 
+    /// How many tries of this node to deliver failed.
+    pub(crate) fn failures(&self) -> u64 {
+        self.targets.iter().map(|target| target.failures.load(Ordering::Relaxed)).sum()
+    }
+
     /// Makes a delivery due now. None, if there is none.
     pub(crate) async fn again(&self, store: &dyn Store, id: &str) -> Result<Option<wire::Delivery>, Failure> {
         let known = |id: &str| self.targets.iter().any(|target| target.id == id);

@@ -251,6 +251,7 @@ impl Postman {
             Err(undelivered) => (undelivered.status, Some(undelivered.problem.clone())),
         };
         if let Some(problem) = &problem {
+            self.target.failures.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(to = kept.to, delivery = id, problem, "a notification did not arrive");
         }
         kept.last = Some(Attempt { at: timestamp(now), status, problem });

@@ -1,6 +1,6 @@
 //! One receiver: how it is reached, and what it is told about.
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Duration;
 
 use countersign::Time;
@@ -26,6 +26,8 @@ pub(crate) struct Target {
     pub(super) arguments: bool,
     /// How many deliveries wait, where this node tends it.
     pub(super) pending: AtomicUsize,
+    /// Tries of this node that failed.
+    pub(super) failures: AtomicU64,
     way: Way,
 }
 
@@ -67,7 +69,14 @@ impl Target {
             _ => return Err(NotifyError::Unknown),
         };
         let id = id(&address(&config.to), nth);
-        Ok(Target { id, about: config.about.clone(), arguments: config.arguments, pending: AtomicUsize::new(0), way })
+        Ok(Target {
+            id,
+            about: config.about.clone(),
+            arguments: config.arguments,
+            pending: AtomicUsize::new(0),
+            failures: AtomicU64::new(0),
+            way,
+        })
     }
 
     /// Who it is, for people.

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing;
 use countersign::call::{CallState, Resolution};
 use countersign::hold::HoldState;
-use countersign::store::{CallFilter, Op};
+use countersign::store::{CallFilter, Op, Order};
 use countersign::{Call, CallId, Claimed, Time};
 use countersign_api::wire::{self, Code, Page};
 use serde::Deserialize;
@@ -20,7 +20,7 @@ use crate::json::Json;
 use crate::limits;
 use crate::list::List;
 use crate::problem::{Answer, Refused};
-use crate::routes::run::{claimed, handed_out, origin, own};
+use crate::routes::run::{claimed, handed_out, origin, own, run_by_its_server};
 use crate::table::{Route, get, post};
 use crate::trace::{self, SPANS};
 
@@ -32,8 +32,16 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         post("/v1/calls", Agent::ROLES, routing::post(submit), "Submits a call.")
             .takes::<wire::NewCall>()
-            .answers::<wire::Call>("200")
-            .answers::<wire::Call>("202"),
+            .answers::<wire::Submitted>("200")
+            .answers::<wire::Call>("202")
+            .refuses(&[
+                Code::KeyReused,
+                Code::Halted,
+                Code::WrongState,
+                Code::AlreadyClaimed,
+                Code::Conflict,
+                Code::BrokenPolicy,
+            ]),
         get("/v1/calls", Anyone::ROLES, routing::get(list), "Lists calls; an agent sees its own.")
             .lists::<wire::Call>()
             .query(&["state", "session", "q", "order"]),
@@ -42,16 +50,19 @@ pub(super) fn routes() -> Vec<Route> {
             .answers::<wire::Call>("200"),
         post("/v1/calls/{id}/cancel", Agent::ROLES, routing::post(cancel), "Withdraws a call that does not run yet.")
             .takes::<wire::Cancel>()
-            .answers::<wire::Call>("200"),
+            .answers::<wire::Call>("200")
+            .refuses(&[Code::WrongState, Code::Conflict]),
         post("/v1/calls/{id}/resolve", Operator::ROLES, routing::post(resolve), "Settles a doubt.")
             .takes::<wire::Resolve>()
-            .answers::<wire::Call>("200"),
+            .answers::<wire::Call>("200")
+            .refuses(&[Code::WrongState, Code::Conflict]),
     ]
 }
 
 #[tracing::instrument(level = "debug", target = SPANS, name = "submit", skip_all, fields(call, hold, state))]
 async fn submit(State(app): State<App>, caller: Agent, Body(new): Body<wire::NewCall>) -> Answer<Response> {
-    app.rates.submit(&caller.0.name)?;
+    app.rates.submit(&*caller)?;
+    check_claim(&app, &caller, &new).await?;
     let (claim, executor) = (new.claim, new.executor.clone());
     let call = match propose::propose(&app, &caller.0, new).await? {
         Claimed::Permit(permit) => {
@@ -69,13 +80,25 @@ async fn submit(State(app): State<App>, caller: Agent, Body(new): Body<wire::New
     Ok((status, Json(wire::Call::from(&*call))).into_response())
 }
 
+/// SECURITY: a call that names its place in a session that a server runs is the one that its agent will propose there.
+/// Claimed by the client, the client's outcome would be the agent's.
+async fn check_claim(app: &App, caller: &Principal, new: &wire::NewCall) -> Answer<()> {
+    match (&new.session, &new.run, &new.thread) {
+        (Some(session), Some(_), Some(_)) if new.claim => match app.sessions.found(&caller.name, session).await? {
+            Some(_) => Err(run_by_its_server()),
+            None => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Filter {
     state: Option<CallState>,
     session: Option<Arc<str>>,
     q: Option<String>,
-    order: Option<find::Order>,
+    order: Option<Order>,
 }
 
 async fn list(State(app): State<App>, caller: Anyone, list: List<Filter>) -> Answer<Json<Page<wire::Call>>> {
@@ -84,12 +107,18 @@ async fn list(State(app): State<App>, caller: Anyone, list: List<Filter>) -> Ans
         state: *state,
         session: session.clone(),
         principal: caller.0.is_agent().then(|| Arc::clone(&caller.0.name)),
+        order: order.unwrap_or_default(),
         after: list.after()?,
         limit: Some(list.read()),
         ..CallFilter::default()
     };
-    let found = find::find(app.store(), filter, q.as_deref(), order.unwrap_or_default(), list.rows()).await?;
-    list.page(found, |call| call.id.to_string(), |call| Ok(wire::Call::from(&**call))).map(Json)
+    let found = find::find(app.store(), filter, q.as_deref(), list.rows()).await?;
+    let Page { items: calls, next } = list.page(found, |call| call.id.to_string(), |call| Ok(Arc::clone(call)))?;
+    let mut items = Vec::with_capacity(calls.len());
+    for call in calls {
+        items.push(shown_to(&app, &caller, &call).await?);
+    }
+    Ok(Json(Page { items, next }))
 }
 
 #[derive(Deserialize)]
@@ -106,7 +135,10 @@ async fn read(
 ) -> Answer<Json<wire::Call>> {
     let call = own(&app, &caller.0, id).await?;
     let call = match query.wait {
-        Some(seconds) => wait(&app, call, seconds).await?,
+        Some(seconds) => {
+            let _place = app.rates.wait(&*caller)?;
+            wait(&app, call, seconds).await?
+        }
         None => call,
     };
     shown_to(&app, &caller.0, &call).await.map(Json)
@@ -142,6 +174,10 @@ async fn withheld(app: &App, call: &Call) -> Answer<bool> {
 
 async fn shown_to(app: &App, caller: &Principal, call: &Call) -> Answer<wire::Call> {
     let mut shown = wire::Call::from(call);
+    // A fence is for whoever runs the call.
+    if caller.is_agent() && call.lease.is_some() && !app.sessions.may_be_claimed(call).await? {
+        shown.lease = None;
+    }
     if caller.is_agent() && withheld(app, call).await? {
         for hold in shown.holds.iter_mut().filter(|hold| hold.in_run && hold.state == HoldState::Approved) {
             hold.state = HoldState::Pending;

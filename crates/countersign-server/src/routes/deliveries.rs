@@ -19,7 +19,8 @@ pub(super) fn routes() -> Vec<Route> {
             .lists::<wire::Delivery>(),
         post("/v1/deliveries/{id}/retry", Operator::ROLES, routing::post(retry), "Tries a delivery again, now.")
             .takes_nothing()
-            .answers::<wire::Delivery>("200"),
+            .answers::<wire::Delivery>("200")
+            .refuses(&[Code::Conflict]),
         post("/v1/deliveries/test", Operator::ROLES, routing::post(test), "Sends every receiver a test message.")
             .takes_nothing()
             .answers::<wire::TestedAll>("200"),

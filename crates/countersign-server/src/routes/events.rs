@@ -29,6 +29,8 @@ pub(super) fn routes() -> Vec<Route> {
             routing::get(stream),
             "Streams what happens, and what happened since a cursor.",
         )
+        .query(&["after"])
+        .resumes()
         .streams("200", "Server-sent events: `event` is the name, `id` the cursor, `data` an Event."),
     ]
 }
@@ -48,16 +50,17 @@ async fn stream(
     // A browser that reconnects says where it was; that is later than where the page once began.
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty());
     let after = cursor::<Cursor>(last.or(query.after.as_deref()))?;
-    let feed = Feed::begin(app, caller.0, after)?;
+    let place = app.rates.stream(&*caller)?;
+    let feed = Feed::begin(app, caller.0, after);
     let mut alive = interval_at(Instant::now() + limits::KEEP_ALIVE, limits::KEEP_ALIVE);
     alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let frames = unfold((feed, alive), async |(mut feed, mut alive)| {
+    let frames = unfold((feed, alive, place), async |(mut feed, mut alive, place)| {
         let frame = tokio::select! {
             biased;
             item = feed.next() => frame(&item?),
             _ = alive.tick() => ALIVE,
         };
-        Some((Ok::<_, Infallible>(frame), (feed, alive)))
+        Some((Ok::<_, Infallible>(frame), (feed, alive, place)))
     });
     let kind = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
     Ok((kind, Body::from_stream(frames)).into_response())

@@ -26,10 +26,12 @@ pub(super) fn routes() -> Vec<Route> {
             .query(&["all"]),
         post("/v1/grants", Operator::ROLES, routing::post(make), "Makes a grant like a call that was made.")
             .takes::<wire::NewGrant>()
-            .answers::<wire::Grant>("201"),
+            .answers::<wire::Grant>("201")
+            .refuses(&[Code::NotFound, Code::GrantRefused, Code::WrongState, Code::Conflict]),
         get("/v1/grants/{id}", Granter::ROLES, routing::get(read), "Reads a grant.").answers::<wire::Grant>("200"),
         delete("/v1/grants/{id}", Granter::ROLES, routing::delete(revoke), "Revokes a grant.")
-            .answers::<wire::Grant>("200"),
+            .answers::<wire::Grant>("200")
+            .refuses(&[Code::Conflict]),
     ]
 }
 

@@ -19,6 +19,24 @@ use crate::problem::{Answer, Refused};
 use crate::table::{Route, get, post};
 use crate::trace::{self, SPANS};
 
+/// Why a decision may not be taken.
+pub(crate) const REFUSES: [Code; 14] = [
+    Code::InvalidDecision,
+    Code::NotEligible,
+    Code::HumanRequired,
+    Code::Requester,
+    Code::HoldClosed,
+    Code::DigestMismatch,
+    Code::AlreadyDecided,
+    Code::EditDenied,
+    Code::InRunOnly,
+    Code::GrantRefused,
+    Code::WrongState,
+    Code::Conflict,
+    Code::InvalidEdit,
+    Code::BrokenPolicy,
+];
+
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/v1/holds", Approver::ROLES, routing::get(list), "Lists holds, newest last.")
@@ -28,7 +46,8 @@ pub(super) fn routes() -> Vec<Route> {
             .answers::<wire::HoldDetail>("200"),
         post("/v1/holds/{id}/decisions", Approver::ROLES, routing::post(decide), "Decides a hold.")
             .takes::<wire::NewDecision>()
-            .answers::<wire::Decided>("200"),
+            .answers::<wire::Decided>("200")
+            .refuses(&REFUSES),
         post(
             "/v1/holds/{id}/preview-grant",
             Approver::ROLES,
@@ -36,7 +55,8 @@ pub(super) fn routes() -> Vec<Route> {
             "Shows what a grant would cover.",
         )
         .takes::<wire::PreviewGrant>()
-        .answers::<wire::GrantPreview>("200"),
+        .answers::<wire::GrantPreview>("200")
+        .refuses(&REFUSES),
     ]
 }
 

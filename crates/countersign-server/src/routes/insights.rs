@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::routing;
 use countersign::event::{Cursor, Event, EventName};
-use countersign::store::EventFilter;
+use countersign::store::{EventFilter, Store, StoreError};
 use countersign::wrapper::runs_programs;
 use countersign::{HoldId, Time, ToolId, limits as core_limits};
 use countersign_api::wire::{self, Tally, Timing, timestamp};
@@ -51,22 +51,62 @@ async fn read(State(app): State<App>, _caller: Overseer, Query(query): Query<Win
 /// The last events, oldest first, as far back as the window and the bound go; and whether the window was reached.
 async fn recent(app: &App, from: Time) -> Answer<(Vec<Event>, bool)> {
     let end = app.tail.listen().from;
-    let begin = if end.major > 0 {
-        Cursor { major: end.major.saturating_sub(limits::INSIGHT_EVENTS as u64), minor: 0 }
-    } else {
-        Cursor { major: 0, minor: end.minor.saturating_sub(limits::INSIGHT_EVENTS as u64) }
-    };
-    let mut complete = begin == Cursor::default();
-    let (mut cursor, mut kept) = (begin, Vec::new());
-    for _ in 0..limits::INSIGHT_EVENTS / core_limits::PAGE_ROWS + 1 {
-        let filter = EventFilter { limit: Some(core_limits::PAGE_ROWS), ..EventFilter::default() };
-        let events = app.store().events(cursor, filter).await?;
+    Ok(last(&**app.store(), end, from, limits::INSIGHT_EVENTS).await?)
+}
+
+/// The last events of holds up to a place, not earlier than a moment, out of so many of all kinds at most.
+///
+/// How many events lie between two places is not known: on PostgreSQL a place names a transaction, and a busy one holds
+/// many. So a stretch that turns out too long is left, and a shorter one, nearer to the end, is read instead.
+async fn last(store: &dyn Store, end: Cursor, from: Time, most: usize) -> Result<(Vec<Event>, bool), StoreError> {
+    let mut length = most as u64;
+    loop {
+        let begin = before(end, length);
+        match stretch(store, begin, end, from, most).await? {
+            Stretch::Whole(kept, reached) => return Ok((kept, reached || begin == Cursor::default())),
+            Stretch::TooLong(at) => length = (at.major - begin.major).min(length * 3 / 4).max(1),
+        }
+    }
+}
+
+/// The place so many steps before another.
+fn before(end: Cursor, length: u64) -> Cursor {
+    match end.major {
+        0 => Cursor { major: 0, minor: end.minor.saturating_sub(length) },
+        major => Cursor { major: major.saturating_sub(length), minor: 0 },
+    }
+}
+
+enum Stretch {
+    /// Its events of holds, and whether it began before the moment.
+    Whole(Vec<Event>, bool),
+    /// There were too many to read on from here.
+    TooLong(Cursor),
+}
+
+async fn stretch(
+    store: &dyn Store,
+    begin: Cursor,
+    end: Cursor,
+    from: Time,
+    most: usize,
+) -> Result<Stretch, StoreError> {
+    let (mut cursor, mut read, mut reached, mut kept) = (begin, 0, false, Vec::new());
+    // The last transaction alone cannot be cut shorter.
+    let shortest = end.major.saturating_sub(begin.major) <= 1;
+    while cursor < end {
+        let filter = EventFilter { limit: Some(core_limits::PAGE_ROWS.min(most)), ..EventFilter::default() };
+        let events = store.events(cursor, filter).await?;
         let Some(last) = events.last() else { break };
         cursor = last.cursor;
-        complete |= events.first().is_some_and(|event| event.at < from);
+        read += events.len();
+        reached |= events.first().is_some_and(|event| event.at < from);
         kept.extend(events.into_iter().filter(|event| event.at >= from && event.name.as_str().starts_with("hold.")));
+        if read > most && cursor < end && !shortest {
+            return Ok(Stretch::TooLong(cursor));
+        }
     }
-    Ok((kept, complete))
+    Ok(Stretch::Whole(kept, reached))
 }
 
 /// A hold that was seen to open.
@@ -248,4 +288,39 @@ fn busiest(rows: BTreeMap<String, Row>) -> Vec<(String, Tally)> {
     rows.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.opened));
     rows.truncate(limits::INSIGHT_ROWS);
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign::{Gate, Policy, Proposal};
+    use countersign_testkit::stores::Kind;
+
+    use super::*;
+
+    /// Many calls at once share transactions: the newest holds are counted all the same, and the bound is kept.
+    #[tokio::test]
+    async fn the_newest_holds_are_counted_however_many_events_a_transaction_has() {
+        for kind in [Kind::Memory, Kind::Sqlite, Kind::Postgres] {
+            let store = kind.fresh().await.unwrap();
+            let gate = Gate::builder().policy(Policy::ask_all()).store(store.store()).decided_elsewhere();
+            let gate = gate.build().unwrap();
+            let proposal =
+                |n: usize| Proposal::new("write_file", format!("{{\"n\":{n}}}")).session(format!("{}", n / 50));
+            let submit = |n: usize| gate.submit_undefined(proposal(n));
+            futures::future::try_join_all((0..300).map(submit)).await.unwrap();
+            let newest = submit(300).await.unwrap().open_hold().unwrap().id;
+
+            // Another test's transactions may keep ours out of sight for a moment.
+            let (mut end, mut seen) = (Cursor::default(), None);
+            while seen != Some(newest) {
+                let events = gate.store().events(end, EventFilter::default()).await.unwrap();
+                let Some(last) = events.last() else { continue };
+                (end, seen) = (last.cursor, last.hold);
+            }
+            let (kept, _) = last(&**gate.store(), end, Time(0), 100).await.unwrap();
+            assert_eq!(kept.last().and_then(|event| event.hold), Some(newest), "{kind:?}");
+            let (all, _) = last(&**gate.store(), end, Time(0), 10_000).await.unwrap();
+            assert_eq!((all.len(), kept.len() < all.len()), (301, true), "{kind:?}");
+        }
+    }
 }

@@ -30,16 +30,27 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         post("/v1/calls/{id}/claim", Agent::ROLES, routing::post(claim), "Takes a call to run it, once.")
             .takes::<wire::Claim>()
-            .answers::<wire::Claimed>("200"),
+            .answers::<wire::Claimed>("200")
+            .refuses(&[
+                Code::AlreadyClaimed,
+                Code::WrongState,
+                Code::Halted,
+                Code::DigestMismatch,
+                Code::Conflict,
+                Code::BrokenPolicy,
+            ]),
         post("/v1/calls/{id}/renew", Agent::ROLES, routing::post(renew), "Says that the run goes on.")
             .takes::<wire::Renew>()
-            .answers::<wire::Renewed>("200"),
+            .answers::<wire::Renewed>("200")
+            .refuses(&[Code::StaleFence, Code::WrongState, Code::Conflict]),
         post("/v1/calls/{id}/holds", Agent::ROLES, routing::post(ask), "Asks people from inside a run.")
             .takes::<wire::NewHold>()
-            .answers::<wire::HoldBrief>("202"),
+            .answers::<wire::HoldBrief>("202")
+            .refuses(&[Code::StaleFence, Code::WrongState, Code::Halted, Code::Conflict]),
         post("/v1/calls/{id}/outcome", Agent::ROLES, routing::post(report), "Reports how a run ended.")
             .takes::<wire::NewOutcome>()
-            .answers::<wire::Call>("200"),
+            .answers::<wire::Call>("200")
+            .refuses(&[Code::StaleFence, Code::WrongState, Code::Conflict]),
     ]
 }
 
@@ -64,16 +75,30 @@ pub(super) async fn origin(app: &App, caller: &Principal, id: CallId) -> Answer<
     }
 }
 
+/// Where a call comes from that the caller may run.
+///
+/// SECURITY: what a server's own agent runs, only that server claims, keeps, asks from and reports. Its session's client
+/// knows the call and could guess the fence; an outcome that it made up would be told to the model as the tool's.
+async fn at_client(app: &App, caller: &Principal, id: CallId) -> Answer<Origin> {
+    let origin = origin(app, caller, id).await?;
+    match origin.in_run && !app.sessions.may_be_claimed(&*app.gate.get(id).await?).await? {
+        true => Err(run_by_its_server()),
+        false => Ok(origin),
+    }
+}
+
+/// What a client is told that wants to run a call of a session that a server runs.
+pub(super) fn run_by_its_server() -> Refused {
+    Refused::because(Code::WrongState, "the agent's own server runs this call")
+}
+
 async fn claim(
     State(app): State<App>,
     caller: Agent,
     Id(id): Id<CallId>,
     Body(body): Body<wire::Claim>,
 ) -> Answer<Json<wire::Claimed>> {
-    let origin = origin(&app, &caller.0, id).await?;
-    if origin.in_run && !app.sessions.may_be_claimed(&*app.gate.get(id).await?).await? {
-        return Err(Refused::because(Code::WrongState, "the agent's own server runs this call"));
-    }
+    let origin = at_client(&app, &caller.0, id).await?;
     claimed(&app, id, body.definition.or(origin.definition), body.executor).await.map(Json)
 }
 
@@ -116,6 +141,7 @@ pub(super) fn handed_out(app: &App, permit: Permit) -> Answer<wire::Claimed> {
     let lease = call.lease.as_ref().ok_or_else(|| Refused::new(Code::Internal))?;
     Ok(wire::Claimed {
         call: call.id,
+        state: call.state,
         arguments: running.arguments().clone(),
         digest: call.digest,
         fence: lease.fence,
@@ -165,7 +191,7 @@ async fn renew(
     Id(id): Id<CallId>,
     Body(body): Body<wire::Renew>,
 ) -> Answer<Json<wire::Renewed>> {
-    origin(&app, &caller.0, id).await?;
+    at_client(&app, &caller.0, id).await?;
     let applied = app.store().run(Op::Renew { call: id, fence: body.fence, lease: app.limits.lease() }).await?;
     let lease =
         applied.call.as_ref().and_then(|call| call.lease.clone()).ok_or_else(|| Refused::new(Code::WrongState))?;
@@ -179,7 +205,7 @@ async fn ask(
     Id(id): Id<CallId>,
     Body(body): Body<wire::NewHold>,
 ) -> Answer<(StatusCode, Json<wire::HoldBrief>)> {
-    origin(&app, &caller.0, id).await?;
+    at_client(&app, &caller.0, id).await?;
     let hold = match &body.key {
         None => HoldId::new(),
         Some(key) if key.len() <= core_limits::NAME_BYTES => asked_as(id, body.fence, key),
@@ -233,7 +259,7 @@ async fn report(
     Id(id): Id<CallId>,
     Body(body): Body<wire::NewOutcome>,
 ) -> Answer<Json<wire::Call>> {
-    origin(&app, &caller.0, id).await?;
+    at_client(&app, &caller.0, id).await?;
     let fence = body.fence;
     let call = app.gate.finish(id, fence, bounded(&app, body.outcome())).await?;
     trace::tell(&call);

@@ -26,7 +26,8 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         post("/v1/sessions", Agent::ROLES, routing::post(begin), "Begins a session with an agent of this server.")
             .takes::<wire::NewSession>()
-            .answers::<wire::Session>("201"),
+            .answers::<wire::Session>("201")
+            .refuses(&[Code::Conflict]),
         get("/v1/sessions", Anyone::ROLES, routing::get(list), "Lists sessions; an agent sees its own.")
             .lists::<wire::Session>(),
         get("/v1/sessions/{id}", Anyone::ROLES, routing::get(read), "Shows a session and one page of its transcript.")
@@ -34,10 +35,12 @@ pub(super) fn routes() -> Vec<Route> {
             .answers::<wire::SessionDetail>("200"),
         post("/v1/sessions/{id}/messages", Agent::ROLES, routing::post(say), "Says something in a session.")
             .takes::<wire::NewMessage>()
-            .answers::<wire::Session>("202"),
+            .answers::<wire::Session>("202")
+            .refuses(&[Code::WrongState, Code::Conflict]),
         post("/v1/sessions/{id}/cancel", Agent::ROLES, routing::post(cancel), "Ends the run that goes on.")
             .takes::<wire::CancelRun>()
-            .answers::<wire::Session>("202"),
+            .answers::<wire::Session>("202")
+            .refuses(&[Code::WrongState, Code::Conflict]),
         post(
             "/v1/sessions/{id}/tool-results",
             Agent::ROLES,
@@ -53,6 +56,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Streams a session from its beginning on.",
         )
         .query(&["principal", "after"])
+        .resumes()
         .streams(
             "200",
             "Server-sent events: `event` is the name, `id` the place, `data` as docs/reference/api.md says.",
@@ -63,9 +67,10 @@ pub(super) fn routes() -> Vec<Route> {
 async fn begin(
     State(app): State<App>,
     caller: Agent,
-    Body(new): Body<wire::NewSession>,
+    Body(mut new): Body<wire::NewSession>,
 ) -> Answer<(StatusCode, Json<wire::Session>)> {
-    app.rates.submit(&caller.name)?;
+    app.rates.submit(&*caller)?;
+    new.requester = caller.requester(new.requester.take())?.map(|person| person.to_string());
     let reader = app.sessions.begin(&caller.name, new).await?;
     Ok((StatusCode::CREATED, Json(brief(&app, &reader).await?)))
 }
@@ -153,8 +158,12 @@ async fn say(
     Id(id): Id<String>,
     Body(new): Body<wire::NewMessage>,
 ) -> Answer<(StatusCode, Json<wire::Session>)> {
-    app.rates.submit(&caller.name)?;
+    app.rates.submit(&*caller)?;
     let reader = app.sessions.find(&caller.name, &id).await?;
+    let requester = &reader.listed().requester;
+    if caller.requester(requester.as_deref().map(str::to_owned))? != *requester {
+        return Err(Refused::because(Code::WrongState, "this session is not the one of whom the token speaks for"));
+    }
     app.sessions.say(&Key::new(&caller.name, &id), &new.text).await?;
     Ok((StatusCode::ACCEPTED, Json(brief(&app, &reader).await?)))
 }

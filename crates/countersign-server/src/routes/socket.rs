@@ -3,23 +3,27 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::http::Method;
 use axum::response::Response;
 use axum::routing;
 use countersign::event::Cursor;
 use countersign_api::wire::{self, Code, FromSocket, Role, ToSocket};
 
 use crate::app::App;
-use crate::auth::{Anyone, Principal};
+use crate::auth::{Anyone, Principal, refusals};
 use crate::feed::{Feed, Item};
 use crate::limits;
 use crate::problem::{Answer, Refused};
+use crate::pulse::{self, Pulse};
 use crate::routes::{cursor, holds};
 use crate::table::{Route, get};
 
+const PATH: &str = "/v1/ws";
+
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        get("/v1/ws", Anyone::ROLES, routing::any(upgrade), "Streams events and takes decisions.")
+        get(PATH, Anyone::ROLES, routing::any(upgrade), "Streams events and takes decisions.")
             .streams("101", "Messages `FromSocket` in, `ToSocket` out."),
     ]
 }
@@ -31,11 +35,12 @@ async fn upgrade(
 ) -> Answer<Response> {
     let upgrade = upgrade.map_err(|_| Refused::because(Code::BadRequest, "this is no WebSocket upgrade"))?;
     let upgrade = upgrade.max_message_size(limits::MESSAGE_BYTES).max_frame_size(limits::MESSAGE_BYTES);
-    Ok(upgrade.on_upgrade(move |socket| talk(app, caller.0, socket)))
+    let pulse = Pulse::begin(app.rates.stream(&*caller)?);
+    Ok(upgrade.on_upgrade(move |socket| talk(app, caller.0, pulse, socket)))
 }
 
 /// Speaks until either side goes. What cannot be sent ends the talk: the client begins anew from its cursor.
-async fn talk(app: App, principal: Arc<Principal>, mut socket: WebSocket) {
+async fn talk(app: App, principal: Arc<Principal>, mut pulse: Pulse, mut socket: WebSocket) {
     let mut feed: Option<Feed> = None;
     let why = loop {
         let next = async {
@@ -45,35 +50,35 @@ async fn talk(app: App, principal: Arc<Principal>, mut socket: WebSocket) {
             }
         };
         let sent = tokio::select! {
-            received = socket.recv() => match received {
-                Some(Ok(Message::Text(text))) => {
-                    let answer = answer(&app, &principal, &text, &mut feed).await;
-                    match answer {
+            received = socket.recv() => {
+                pulse.hear();
+                match received {
+                    Some(Ok(Message::Text(text))) => match answer(&app, &principal, &text, &mut feed).await {
                         Some(answer) => send(&mut socket, &answer).await,
                         None => Ok(()),
-                    }
+                    },
+                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
+                    Some(Ok(Message::Binary(_))) => break "text only",
+                    Some(Ok(Message::Close(_)) | Err(_)) | None => return,
                 }
-                Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
-                Some(Ok(Message::Binary(_))) => break "text only",
-                Some(Ok(Message::Close(_)) | Err(_)) | None => return,
-            },
+            }
             item = next => match item.and_then(|item| shown(&item)) {
                 Some(message) => send(&mut socket, &message).await,
                 None => break "the stream ended",
             },
+            () = pulse.beat() => pulse.ask(&app, &principal, &mut socket).await,
             () = app.ended() => break "the server ends",
         };
-        if sent.is_err() {
-            return;
+        if let Err(why) = sent {
+            break why;
         }
     };
-    let close = CloseFrame { code: close_code::AWAY, reason: why.into() };
-    let _ = socket.send(Message::Close(Some(close))).await;
+    pulse::close(&mut socket, why).await;
 }
 
-async fn send(socket: &mut WebSocket, message: &ToSocket) -> Result<(), axum::Error> {
-    let text = serde_json::to_string(message).map_err(axum::Error::new)?;
-    socket.send(Message::Text(text.into())).await
+async fn send(socket: &mut WebSocket, message: &ToSocket) -> Result<(), &'static str> {
+    let text = serde_json::to_string(message).map_err(|_| "a message could not be written")?;
+    pulse::send(socket, Message::Text(text.into())).await
 }
 
 fn shown(item: &Item) -> Option<ToSocket> {
@@ -109,11 +114,13 @@ async fn handle(
     message: FromSocket,
     feed: &mut Option<Feed>,
 ) -> Answer<Option<wire::Decided>> {
-    app.rates.request(&principal.name)?;
-    match (message.r#type.as_str(), message.after, message.hold, message.decision) {
+    app.rates.request(&**principal)?;
+    let mut message = message;
+    let decision = message.take_decision().map_err(|why| Refused::because(Code::BadRequest, why))?;
+    match (message.r#type.as_str(), message.after, message.hold, decision) {
         ("subscribe", after, None, None) => {
             let after = cursor::<Cursor>(after.as_deref())?;
-            *feed = Some(Feed::begin(app.clone(), Arc::clone(principal), after)?);
+            *feed = Some(Feed::begin(app.clone(), Arc::clone(principal), after));
             Ok(None)
         }
         ("decide", None, Some(hold), Some(decision)) => {
@@ -122,6 +129,7 @@ async fn handle(
                 return Err(Refused::new(Code::Unauthenticated));
             }
             if !principal.has(&[Role::Approver]) {
+                refusals::note(app, principal, &Method::GET, PATH).await;
                 return Err(Refused::new(Code::Forbidden));
             }
             holds::decide_as(app, principal, hold, decision).await.map(Some)

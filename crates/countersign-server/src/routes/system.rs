@@ -4,7 +4,6 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing;
-use countersign::store::CallFilter;
 use countersign_api::wire::Health;
 
 use crate::app::App;
@@ -32,9 +31,13 @@ async fn ready(State(app): State<App>) -> Answer<Json<Health>> {
 }
 
 async fn metrics(State(app): State<App>) -> Answer<Response> {
-    let filter = CallFilter { holding: true, limit: Some(countersign::limits::PAGE_ROWS), ..CallFilter::default() };
-    let holds = app.store().calls(filter).await?.len();
-    let gauges = Gauges { holds, streams: app.rates.open_streams(), deliveries: app.notifier.pending() };
+    let holds = app.store().holding().await?;
+    let gauges = Gauges {
+        holds,
+        streams: app.rates.open_streams(),
+        deliveries: app.notifier.pending(),
+        undelivered: app.notifier.failures(),
+    };
     let kind = "text/plain; version=0.0.4; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], app.metrics.text(&gauges)).into_response())
 }

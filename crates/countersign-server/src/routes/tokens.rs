@@ -20,9 +20,11 @@ pub(super) fn routes() -> Vec<Route> {
             .lists::<wire::Token>(),
         post("/v1/tokens", Operator::ROLES, routing::post(create), "Makes a token and shows its secret once.")
             .takes::<wire::NewToken>()
-            .answers::<wire::MadeToken>("201"),
+            .answers::<wire::MadeToken>("201")
+            .refuses(&[Code::Conflict]),
         delete("/v1/tokens/{id}", Operator::ROLES, routing::delete(revoke), "Ends a token.")
-            .answers::<wire::Token>("200"),
+            .answers::<wire::Token>("200")
+            .refuses(&[Code::Conflict]),
     ]
 }
 

@@ -9,7 +9,7 @@ use countersign_api::wire::{Code, Me, SignIn, timestamp};
 
 use crate::app::App;
 use crate::auth::people::{self, PeopleError};
-use crate::auth::{Anyone, By, Principal};
+use crate::auth::{self, Anyone, By, Principal};
 use crate::extract::Body;
 use crate::json::Json;
 use crate::limits;
@@ -22,7 +22,8 @@ pub(super) fn routes() -> Vec<Route> {
         get("/v1/me", Anyone::ROLES, routing::get(me), "Says who you are and what you may do.").answers::<Me>("200"),
         post("/v1/sign-in", &[], routing::post(sign_in), "Trades a one-time link for a session cookie.")
             .takes::<SignIn>()
-            .answers::<Me>("200"),
+            .answers::<Me>("200")
+            .refuses(&[Code::LinkSpent, Code::Limit]),
         post("/v1/sign-out", Anyone::ROLES, routing::post(sign_out), "Ends the session.")
             .takes_nothing()
             .streams("204", "Done."),
@@ -41,7 +42,7 @@ async fn sign_in(
     let (cookie, session) = match people::sign_in(&**app.store(), &body.link).await {
         Ok(signed_in) => signed_in,
         Err(PeopleError::Spent) => {
-            let refused = app.rates.failure(peer.map(|peer| peer.0.0));
+            let refused = app.rates.failure(peer.as_ref().map(|peer| &peer.0.0));
             let limited = refused.0.code == Code::Limit;
             return Err(if limited { refused } else { Refused::new(Code::LinkSpent) });
         }
@@ -52,7 +53,8 @@ async fn sign_in(
     let (_, roles) = found.ok_or_else(|| Refused::because(Code::Forbidden, "nobody said what you may do"))?;
     let settled_until = session.settled_until();
     let by = By::Session { cookie: cookie.as_str().into(), csrf: session.csrf.into() };
-    let principal = Principal { name: session.name.into(), roles, by, expires_at: session.expires_at, settled_until };
+    let expires_at = session.expires_at;
+    let principal = Principal { name: session.name.into(), requester: None, roles, by, expires_at, settled_until };
     let mut response = Json(about(&app, &principal).await?).into_response();
     set_cookie(&app, &mut response, &cookie, limits::APPROVER_LIFE.as_secs())?;
     Ok(response)
@@ -79,6 +81,12 @@ fn set_cookie(app: &App, response: &mut Response, value: &str, seconds: u64) -> 
 
 async fn about(app: &App, principal: &Principal) -> Answer<Me> {
     let policy = app.gate.policy();
+    let mut groups: Vec<String> = policy.groups_of(&principal.name).iter().map(ToString::to_string).collect();
+    if !principal.is_agent() {
+        groups.extend(auth::groups(app, &principal.decider().0).await?.iter().map(ToString::to_string));
+    }
+    groups.sort();
+    groups.dedup();
     let (by, csrf) = match &principal.by {
         By::Token { .. } => ("token", None),
         By::Session { csrf, .. } => ("session", Some(csrf.to_string())),
@@ -87,10 +95,11 @@ async fn about(app: &App, principal: &Principal) -> Answer<Me> {
         name: principal.name.to_string(),
         roles: principal.roles.clone(),
         by: by.to_owned(),
-        groups: policy.groups_of(&principal.name).iter().map(ToString::to_string).collect(),
+        groups,
         csrf,
         expires_at: timestamp(principal.expires_at),
         halted: app.store().halted(&Path::default()).await?,
+        tools_as_server: app.tools_as_server && !principal.is_agent(),
         policy: policy.version().to_string(),
         now: timestamp(app.store().now().await?),
     })

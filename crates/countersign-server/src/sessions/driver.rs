@@ -14,6 +14,7 @@ use super::ticket::{self, Change, Driver, Ticket};
 use super::{Sessions, ended, inbox, refused};
 use crate::limits;
 use crate::problem::Answer;
+use crate::trace::{Calls, SPANS};
 
 /// One session, while it is driven here.
 pub(super) struct Drive {
@@ -71,6 +72,7 @@ impl Drive {
         hub.clear();
     }
 
+    #[tracing::instrument(level = "debug", target = SPANS, name = "drive", skip_all, fields(server = %self.sessions.server))]
     async fn work(&mut self, hub: &Hub) -> Answer<()> {
         if !self.take().await? {
             return Ok(());
@@ -203,7 +205,7 @@ impl Drive {
 
     /// Watches over a run until it ends or is left.
     async fn attend(&mut self, stream: RunStream, message: &mut Option<Arc<str>>, hub: &Hub) -> Answer<Ended> {
-        let mut parking = Parking(Some(stream));
+        let (mut parking, mut calls) = (Parking(Some(stream)), Calls::default());
         let mut renewal = interval(limits::SESSION_RENEWED);
         renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut last_event, mut renewed) = (Instant::now(), Instant::now());
@@ -241,6 +243,7 @@ impl Drive {
                 event = stream.next() => match event {
                     Some(event) => {
                         last_event = Instant::now();
+                        calls.follow(&event);
                         pass_on(&event, hub);
                         if follows_the_message(&event) {
                             self.heard(message).await?;

@@ -65,8 +65,7 @@ impl Sessions {
 
     /// A principal's session. Absent and foreign are the same.
     pub(crate) async fn find(&self, principal: &Arc<str>, session: &str) -> Answer<SessionReader> {
-        let found = SessionReader::open(Arc::clone(self.gate.store()), Arc::clone(principal), session).await;
-        found.map_err(refused)?.ok_or_else(Refused::not_found)
+        self.found(principal, session).await?.ok_or_else(Refused::not_found)
     }
 
     /// Begins a session.
@@ -143,15 +142,17 @@ impl Sessions {
     pub(crate) async fn may_be_claimed(&self, call: &Call) -> Answer<bool> {
         let path = &call.facts.path;
         let (Some(session), Some(_), Some(_)) = (&path.session, &path.run, &path.thread) else { return Ok(true) };
-        if self.agents.is_empty() {
-            return Ok(true);
+        match self.found(&path.principal, session).await? {
+            // SECURITY: a session whose agent is at another server is that server's to run.
+            Some(reader) => Ok(self.session(&reader).is_some_and(|session| session.runs_at_client(call))),
+            None => Ok(true),
         }
-        match self.find(&path.principal, session).await {
-            Ok(reader) => Ok(self.session(&reader).is_some_and(|session| session.runs_at_client(call))),
-            // Not a session that an agent of ours runs.
-            Err(refused) if refused.0.code == Code::NotFound => Ok(true),
-            Err(refused) => Err(refused),
-        }
+    }
+
+    /// A principal's session, if a server on this store runs one of this name.
+    pub(crate) async fn found(&self, principal: &Arc<str>, session: &str) -> Answer<Option<SessionReader>> {
+        let found = SessionReader::open(Arc::clone(self.gate.store()), Arc::clone(principal), session).await;
+        found.map_err(refused)
     }
 
     /// What a session does or waits for.

@@ -67,7 +67,7 @@ impl Watch {
         reader: SessionReader,
         after: Option<Mark>,
     ) -> Answer<Watch> {
-        let _place = app.rates.stream(&principal.name)?;
+        let _place = app.rates.stream(&*principal)?;
         let key = Key::new(reader.principal(), &reader.listed().session);
         // Listening begins before looking, so nothing falls in between.
         let hub = app.sessions.hubs.of(&key);

@@ -3,6 +3,7 @@
 use countersign_api::wire::Role;
 use serde_json::json;
 
+use crate::events::Events;
 use crate::stage::{Stage, text};
 
 #[tokio::test]
@@ -120,14 +121,31 @@ async fn a_running_tool_asks_and_reads_the_answer() {
     // While halted, a yes is recorded and not delivered.
     let operator = stage.with(Role::Operator, "op").await;
     operator.post("/v1/halt", &json!({})).await.expect(200);
+    let mut live = Events::open(&agent, "/v1/events").await;
+    let mut late = Events::open(&agent, "/v1/events?after=0.0").await;
     let yes = json!({ "answer": "approve", "digest": hold["digest"], "payload": { "go": true } });
     ann.post(&decide, &yes).await.expect(200);
     let halted = agent.get(&format!("/v1/calls/{id}")).await.expect(200);
     assert_eq!(halted["holds"][0]["state"], "pending");
+    // Streams keep it back as well: what happens next is told before it.
+    let next = agent.submit("read_file", json!({ "next": true })).await.expect(200);
+    for events in [&mut live, &mut late] {
+        loop {
+            let (name, _, event) = events.next().await.unwrap();
+            assert_ne!(name, "hold.decided", "{event:#}");
+            if name == "call.submitted" && event["call"] == next["id"] {
+                break;
+            }
+        }
+    }
     operator.post("/v1/resume", &json!({})).await.expect(200);
     let answered = agent.get(&format!("/v1/calls/{id}?wait=30")).await.expect(200);
     assert_eq!(answered["holds"][0]["state"], "approved");
     assert_eq!(answered["holds"][0]["payload"], json!({ "go": true }));
+    for events in [&mut live, &mut late] {
+        let decided = events.until("hold.decided").await;
+        assert_eq!((&decided["hold"], &decided["body"]["answer"]), (&hold["id"], &json!("approve")));
+    }
 }
 
 /// A wait ends when the call is decided, not when its time is over.

@@ -51,6 +51,16 @@ impl Events {
         }
     }
 
+    /// The data of the next event of this name.
+    pub(crate) async fn until(&mut self, name: &str) -> Value {
+        loop {
+            let (found, _, data) = self.next().await.expect("the stream ended");
+            if found == name {
+                return data;
+            }
+        }
+    }
+
     async fn name(&mut self) -> String {
         self.next().await.unwrap().0
     }
@@ -61,7 +71,10 @@ impl Events {
 async fn a_stream_begins_with_what_waits_and_goes_on_live() {
     let stage = Stage::new().await;
     let (agent, ann) = (stage.agent().await, stage.ann().await);
+    let mut early = Events::open(&ann, "/v1/events").await;
     let call = agent.submit("write_file", json!({})).await.expect(202);
+    // Nobody who joins from here on is told of it as of something new.
+    early.until("hold.opened").await;
     let mut events = Events::open(&ann, "/v1/events").await;
     let (name, id, opened) = events.next().await.unwrap();
     assert_eq!((name.as_str(), id), ("hold.opened", None));
@@ -162,6 +175,16 @@ impl Talk {
             }
         }
     }
+
+    /// The next message of this type.
+    pub(crate) async fn until(&mut self, kind: &str) -> Value {
+        loop {
+            let heard = self.hear().await;
+            if heard["type"] == kind {
+                return heard;
+            }
+        }
+    }
 }
 
 #[tokio::test]
@@ -173,8 +196,9 @@ async fn a_socket_streams_and_decides() {
     talk.say(json!({ "type": "subscribe" })).await;
     assert_eq!(talk.hear().await["type"], "ready");
     let call = stage.agent().await.submit("write_file", json!({})).await.expect(202);
-    assert_eq!(talk.hear().await["event"]["event"], "call.submitted");
-    assert_eq!(talk.hear().await["event"]["event"], "hold.opened");
+    for name in ["call.submitted", "hold.opened"] {
+        while talk.until("event").await["event"]["event"] != name {}
+    }
     let hold = &call["holds"][0];
     let wrong = json!({ "answer": "deny", "digest": format!("cs1c:{}", "0".repeat(64)) });
     talk.say(json!({ "type": "decide", "id": "1", "hold": hold["id"], "decision": wrong })).await;
@@ -185,8 +209,25 @@ async fn a_socket_streams_and_decides() {
     let mut heard = [talk.hear().await, talk.hear().await, talk.hear().await];
     heard.sort_by_key(|message| text(message, "type").to_owned());
     assert_eq!((&heard[0]["id"], &heard[0]["decided"]["state"]), (&json!("2"), &json!("denied")));
+    // The members of a decision may stand beside `hold`, too; but only there or in `decision`.
+    let call = stage.agent().await.submit("write_file", json!({ "inline": true })).await.expect(202);
+    let (hold, digest) = (&call["holds"][0]["id"], &call["holds"][0]["digest"]);
+    let nested = json!({ "answer": "deny", "digest": digest });
+    for unclear in [
+        json!({ "type": "decide", "hold": hold, "answer": "approve", "digest": digest, "decision": nested }),
+        json!({ "type": "decide", "hold": hold, "reason": "no", "decision": nested }),
+        json!({ "type": "decide", "hold": hold, "answer": "approve" }),
+        json!({ "type": "subscribe", "answer": "approve", "digest": digest }),
+    ] {
+        talk.say(unclear).await;
+        assert_eq!(talk.until("problem").await["problem"]["code"], "bad_request");
+    }
+    talk.say(json!({ "type": "decide", "id": "3", "hold": hold, "answer": "deny", "digest": digest, "reason": "no" }))
+        .await;
+    let decided = talk.until("decided").await;
+    assert_eq!((&decided["id"], &decided["decided"]["state"]), (&json!("3"), &json!("denied")));
     talk.say(json!({ "type": "approve everything" })).await;
-    assert_eq!(talk.hear().await["problem"]["code"], "bad_request");
+    assert_eq!(talk.until("problem").await["problem"]["code"], "bad_request");
 }
 
 /// A socket from another page, or from none, is refused at the upgrade; an agent's decides nothing.
@@ -202,7 +243,7 @@ async fn foreign_socket_refused() {
 
     let made = countersign_server::tokens::create(
         &**stage.gate.store(),
-        countersign_api::wire::NewToken { role: Role::Agent, name: "bot".into(), expires_after: None },
+        countersign_api::wire::NewToken { role: Role::Agent, name: "bot".into(), expires_after: None, r#for: None },
         "test",
     );
     let bearer = ("authorization", format!("Bearer {}", made.await.unwrap().token));
@@ -211,4 +252,8 @@ async fn foreign_socket_refused() {
     let approve = json!({ "answer": "approve", "digest": call["holds"][0]["digest"] });
     talk.say(json!({ "type": "decide", "hold": call["holds"][0]["id"], "decision": approve })).await;
     assert_eq!(talk.hear().await["problem"]["code"], "forbidden");
+    let log = stage.with(Role::Auditor, "eve").await.get("/v1/audit").await.expect(200);
+    let refused = |event: &&Value| event["event"] == "access.refused" && event["body"]["who"] == "bot";
+    let refused = log["items"].as_array().unwrap().iter().find(refused).expect("the try is on the record");
+    assert_eq!((&refused["body"]["path"], &refused["body"]["roles"]), (&json!("/v1/ws"), &json!("agent")));
 }

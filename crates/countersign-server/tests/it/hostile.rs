@@ -1,8 +1,11 @@
 //! What a hostile page, a hostile name in the DNS, or a careless program may try.
 
+use countersign::event::{Cursor, EventName};
+use countersign::store::EventFilter;
+use countersign_server::limits;
 use reqwest::Method;
 use reqwest::header::{CONTENT_TYPE, HOST, ORIGIN};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::people::Browser;
 use crate::stage::{Stage, read};
@@ -17,7 +20,7 @@ async fn only_exact_hosts() {
         let request = ann.request(Method::GET, "/v1/me").header(HOST, format!("{name}:{port}"));
         read(request.send().await.unwrap()).await.expect(200);
     }
-    let foreign = [
+    let mut foreign = vec![
         "evil.example".to_owned(),
         format!("evil.example:{port}"),
         "127.0.0.1".to_owned(),
@@ -31,12 +34,45 @@ async fn only_exact_hosts() {
         format!("ann@localhost:{port}"),
         String::new(),
     ];
-    for host in foreign {
-        for path in ["/v1/me", "/", "/healthz", "/v1/events"] {
-            let request = ann.request(Method::GET, path).header(HOST, &host);
-            read(request.send().await.unwrap()).await.problem(403, "wrong_host");
+    foreign.extend(disguised(&port));
+    assert!(foreign.len() > 300, "{}", foreign.len());
+    for (n, host) in foreign.iter().enumerate() {
+        let path = ["/v1/me", "/", "/healthz", "/v1/events"][n % 4];
+        let request = ann.request(Method::GET, path).header(HOST, host);
+        read(request.send().await.unwrap()).await.problem(403, "wrong_host");
+    }
+    let recorded = refusals(&stage, "wrong_host").await;
+    assert_eq!(recorded.len(), limits::REFUSALS_NOTED as usize, "it is on the record, and a flood does not fill it");
+    assert_eq!((&recorded[0]["address"], &recorded[0]["path"]), (&json!("127.0.0.1"), &json!("/v1/me")));
+}
+
+/// Our own hosts with something before, after or within them, that some parser somewhere takes for ours.
+fn disguised(port: &str) -> Vec<String> {
+    let mut hosts = Vec::new();
+    for name in ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "LocalHost", "0x7f000001", "2130706433"] {
+        for before in ["", "ann@", "ann:pw@", "http://", "//", ".", "www.", "evil.example,", "evil.example ", "%20"] {
+            for after in ["", ".", "/", "#", "?", ",", ";", "@evil.example", ".evil.example", "%00", "\\"] {
+                for port in ["", ":", ":0", &format!(":{port}"), &format!(":0{port}"), &format!(":{port}0")] {
+                    hosts.push(format!("{before}{name}{after}{port}"));
+                    hosts.push(format!("{before}{name}{port}{after}"));
+                }
+            }
         }
     }
+    let ours = ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}"));
+    hosts.sort();
+    hosts.dedup();
+    hosts.retain(|host| !ours.contains(host));
+    // One in seven is enough of a crowd; seven divides none of the numbers above.
+    hosts.into_iter().step_by(7).collect()
+}
+
+/// What is on the record about those who were sent away for this.
+pub(crate) async fn refusals(stage: &Stage, why: &str) -> Vec<Value> {
+    let log = stage.gate.store().events(Cursor::default(), EventFilter::default()).await.unwrap();
+    let refused = log.iter().filter(|event| event.name == EventName::AccessRefused);
+    let bodies = refused.map(|event| serde_json::from_str::<Value>(&event.body).unwrap());
+    bodies.filter(|body| body["why"] == why).collect()
 }
 
 /// A page of another origin changes and reads nothing, though the browser sends the cookie along.
@@ -66,6 +102,10 @@ async fn cross_site_changes_nothing() {
     let wrong = browser.bare(Method::POST, "/v1/halt").header("x-countersign-csrf", "guess").json(&json!({}));
     read(wrong.send().await.unwrap()).await.problem(403, "wrong_csrf");
     assert_eq!(browser.get("/v1/me").await.expect(200)["halted"], false);
+    for (why, times) in [("wrong_origin", 10), ("not_json", 3), ("wrong_csrf", 2)] {
+        assert_eq!(refusals(&stage, why).await.len(), times, "{why}");
+    }
+    assert_eq!(refusals(&stage, "wrong_origin").await[0]["origin"], "https://evil.example");
 
     let ours = halt(&browser).header(ORIGIN, &stage.url).header("sec-fetch-site", "same-origin");
     read(ours.send().await.unwrap()).await.expect(200);
@@ -125,6 +165,7 @@ async fn guessing_hits_nothing() {
     answers.into_iter().next().unwrap().problem(401, "unauthenticated");
     assert!(last.headers.contains_key("retry-after"));
     last.problem(429, "limit");
+    assert_eq!(refusals(&stage, "unauthenticated").await.len(), limits::FAILURES_PER_MINUTE as usize);
     ann.get("/v1/holds").await.expect(200);
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests fail by panicking")]
 
 mod calls;
+mod crowd;
 mod docs;
 mod events;
 mod holds;

@@ -1,7 +1,7 @@
 //! Who may do what: every route, by every role and by nobody.
 
 use countersign_api::wire::Role;
-use countersign_server::table;
+use countersign_server::{Row, table};
 use reqwest::Method;
 use serde_json::json;
 
@@ -39,6 +39,20 @@ async fn every_verb_by_every_scope() {
         }
     }
     assert!(cells >= 42 * 5, "only {cells} cells");
+}
+
+/// Who may do what, as it was agreed: a row that is wider, or new, is looked at by somebody before it passes.
+#[test]
+fn the_matrix_is_as_agreed() {
+    let row = |row: Row| {
+        let roles: Vec<&str> = row.roles.iter().map(|role| role.as_str()).collect();
+        let who = if roles.is_empty() { "anybody".to_owned() } else { roles.join(" ") };
+        format!("{} {}: {who}", row.method, row.path)
+    };
+    let mut rows: Vec<String> = table().into_iter().map(row).collect();
+    rows.sort();
+    let agreed: Vec<&str> = include_str!("matrix.txt").lines().collect();
+    assert_eq!(rows, agreed, "\n{}", rows.join("\n"));
 }
 
 /// A credential that tries what it may not is on the record.

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use countersign::memory::MemoryStore;
 use countersign::testing::{TestMemory, TestStore as _};
 use countersign_api::wire::{NewToken, Role, Span};
 use countersign_server::{people, tokens};
 use countersign_testkit::stores::Kind;
 use reqwest::Method;
 use reqwest::header::{COOKIE, SET_COOKIE};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::stage::{Answered, POLICY, Stage, read};
 
@@ -30,7 +31,7 @@ impl Browser {
 
     /// Signs in as somebody whose account stays as it is.
     pub(crate) async fn known(stage: &Stage, name: &str) -> Browser {
-        Browser::with(stage, &people::create_link_for(&**stage.gate.store(), name).await.unwrap()).await
+        Browser::with(stage, &people::create_link_for(&**stage.gate.store(), name, "test").await.unwrap()).await
     }
 
     async fn with(stage: &Stage, link: &str) -> Browser {
@@ -149,7 +150,9 @@ async fn tokens_have_honest_names_and_bounded_lives() {
     let store = &**stage.gate.store();
     let create = async |role, name: &str, life: Option<&str>| {
         let expires_after = life.map(|life| life.parse::<Span>().unwrap());
-        tokens::create(store, NewToken { role, name: name.to_owned(), expires_after }, "test").await.is_ok()
+        tokens::create(store, NewToken { role, name: name.to_owned(), expires_after, r#for: None }, "test")
+            .await
+            .is_ok()
     };
     assert!(create(Role::Approver, "ann", Some("90d")).await);
     assert!(!create(Role::Approver, "ann", Some("91d")).await);
@@ -234,5 +237,75 @@ async fn people_keep_their_groups() {
         assert!(people::put_member(store, "a", &[Role::Approver], &[name.into()]).await.is_err(), "{name:?}");
     }
     assert!(people::put_member(store, "a", &[Role::Agent], &[]).await.is_err());
-    assert!(people::create_link_for(store, "nobody").await.is_err());
+    assert!(people::create_link_for(store, "nobody", "test").await.is_err());
+}
+
+/// Every credential that is made or used for the first time is on the record, with whoever made it; no secret is.
+#[tokio::test]
+async fn tokens_links_and_sign_ins_are_recorded() {
+    let stage = Stage::new().await;
+    let op = stage.with(Role::Operator, "op").await;
+    let made = op.post("/v1/tokens", &json!({ "role": "agent", "name": "bot", "for": "ann" })).await.expect(201);
+    let browser = Browser::sign_in(&stage, "os:ann").await;
+    let log = browser.get("/v1/audit?limit=1000").await.expect(200);
+    let changed: Vec<&Value> =
+        log["items"].as_array().unwrap().iter().filter(|event| event["event"] == "access.changed").collect();
+    let find = |what: &str, how: &str, by: &str| {
+        let like =
+            |event: &&&Value| event["body"]["what"] == what && event["body"]["how"] == how && event["body"]["by"] == by;
+        changed.iter().find(like).unwrap_or_else(|| panic!("no {what} {how} by {by}: {changed:#?}"))["body"].clone()
+    };
+    let token = find("token", "made", "op");
+    assert_eq!((&token["id"], &token["role"], &token["name"]), (&made["id"], &json!("agent"), &json!("bot")));
+    assert_eq!(token["for"], "ann");
+    assert_eq!(find("link", "made", "test")["id"], "os:ann");
+    find("session", "begun", "os:ann");
+    assert!(!log.to_string().contains(made["token"].as_str().unwrap()));
+}
+
+/// A9: whoever a token's calls are made for is the requester, whatever a call says; so that person approves none of them.
+#[tokio::test]
+async fn a_token_for_a_person_makes_calls_for_nobody_else() {
+    let policy = "rules: [{ id: writes, ask: 'write_*', requester: excluded }]";
+    let stage = Stage::over(Arc::new(MemoryStore::new()), policy).await;
+    let (op, ann, bo) =
+        (stage.with(Role::Operator, "op").await, stage.ann().await, stage.with(Role::Approver, "bo").await);
+    op.post("/v1/tokens", &json!({ "role": "approver", "name": "eve", "for": "ann" }))
+        .await
+        .problem(400, "bad_request");
+    op.post("/v1/tokens", &json!({ "role": "agent", "name": "bot", "for": " " })).await.problem(400, "bad_request");
+    let made = op.post("/v1/tokens", &json!({ "role": "agent", "name": "bot", "for": "ann" })).await.expect(201);
+    let bot = stage.nobody().token(made["token"].as_str().unwrap());
+    let call = |requester: Option<&str>| json!({ "tool": "write_file", "arguments": {}, "requester": requester });
+    bot.post("/v1/calls", &call(Some("bo"))).await.problem(400, "bad_request");
+    for said in [None, Some("ann")] {
+        let call = bot.post("/v1/calls", &call(said)).await.expect(202);
+        assert_eq!(call["requester"], "ann");
+        let decide = format!("/v1/holds/{}/decisions", call["holds"][0]["id"].as_str().unwrap());
+        let yes = json!({ "answer": "approve", "digest": call["holds"][0]["digest"] });
+        ann.post(&decide, &yes).await.problem(403, "requester");
+        bo.post(&decide, &yes).await.expect(200);
+    }
+    let tokens = op.get("/v1/tokens").await.expect(200);
+    assert!(tokens["items"].as_array().unwrap().iter().any(|token| token["for"] == "ann"), "{tokens:#}");
+}
+
+/// What `/v1/me` says of groups is what counts: those of the policy and those of the account.
+#[tokio::test]
+async fn groups_of_the_account_are_shown() {
+    let stage = Stage::new().await;
+    let finance: Arc<str> = "finance".into();
+    people::put_member(&**stage.gate.store(), "ann", &[Role::Approver], &[finance]).await.unwrap();
+    assert_eq!(stage.ann().await.get("/v1/me").await.expect(200)["groups"], json!(["finance"]));
+}
+
+/// An upgrade is no way around the CSRF value: only a socket does without, and that needs the exact Origin.
+#[tokio::test]
+async fn an_upgrade_header_changes_nothing_without_csrf() {
+    let stage = Stage::new().await;
+    let browser = Browser::sign_in(&stage, "os:ann").await;
+    let request = browser.bare(Method::POST, "/v1/halt").header("upgrade", "websocket").header("connection", "upgrade");
+    let request = request.header("origin", &stage.url).json(&json!({}));
+    crate::stage::read(request.send().await.unwrap()).await.problem(403, "wrong_csrf");
+    assert_eq!(browser.get("/v1/me").await.expect(200)["halted"], false);
 }

@@ -44,7 +44,7 @@ impl Http {
     /// Where the server is, and a token for it.
     pub(crate) async fn credential(&self, role: Role, name: &str) -> Result<(String, String)> {
         let served = self.served.as_ref().context("the door is not open")?;
-        let new = NewToken { role, name: name.to_owned(), expires_after: None };
+        let new = NewToken { role, name: name.to_owned(), expires_after: None, r#for: None };
         let made = tokens::create(&**served.gate.store(), new, "test").await?;
         Ok((served.url.clone(), made.token))
     }

@@ -192,6 +192,59 @@ async fn a_client_cannot_take_what_the_server_runs() {
     assert!(text(&refused, "detail").contains("own server"), "{refused}");
 }
 
+/// B129: a client cannot make up the outcome of what the server runs, nor speak for it, at whatever server it tries.
+#[tokio::test]
+async fn a_client_cannot_speak_for_what_the_server_runs() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (began, begun) = tokio::sync::oneshot::channel();
+    let (began, go_on) = (Mutex::new(Some(began)), Arc::new(tokio::sync::Notify::new()));
+    let waiting = Arc::clone(&go_on);
+    let slow = countersign::tool::tool(Definition::new("read_balance", "Takes its time."), move |_| {
+        began.lock().unwrap().take().unwrap().send(()).unwrap();
+        let waiting = Arc::clone(&waiting);
+        async move {
+            waiting.notified().await;
+            Ok(Json::string("what the tool found"))
+        }
+    });
+    let agent = |gate: &Gate| {
+        let model = Scripted::new(vec![calls("read_balance", "{}"), says("ok")]);
+        vec![Agent::builder("banker", model).gate(gate.clone()).tool(slow).build().unwrap()]
+    };
+    let stage = Stage::with_agents(Arc::clone(&store), POLICY, agent).await;
+    let other = Stage::over(Arc::clone(&store), POLICY).await;
+    let bot = stage.agent().await;
+    begin(&bot, "look it up").await;
+    begun.await.unwrap();
+
+    let running = bot.get("/v1/calls?state=executing").await.expect(200)["items"][0].clone();
+    let id = text(&running, "id").to_owned();
+    let fence = store.call(id.parse().unwrap()).await.unwrap().unwrap().lease.as_ref().unwrap().fence;
+    for bot in [bot.clone(), other.also(&bot)] {
+        for shown in [&running, &bot.get(&format!("/v1/calls/{id}")).await.expect(200)] {
+            assert_eq!((&shown["state"], &shown["lease"]), (&json!("executing"), &Value::Null), "{shown:#}");
+        }
+        for (verb, body) in [
+            ("claim", json!({})),
+            ("renew", json!({ "fence": fence })),
+            ("holds", json!({ "fence": fence, "hint": "May I?" })),
+            ("outcome", json!({ "fence": fence, "outcome": "succeeded", "output": "what the client made up" })),
+        ] {
+            let refused = bot.post(&format!("/v1/calls/{id}/{verb}"), &body).await.problem(409, "wrong_state");
+            assert!(text(&refused, "detail").contains("own server"), "{verb}: {refused}");
+        }
+        let planted = json!({
+            "session": "s", "run": running["run"], "thread": running["thread"], "tool": "read_balance",
+            "arguments": {}, "claim": true,
+        });
+        bot.post("/v1/calls", &planted).await.problem(409, "wrong_state");
+    }
+    go_on.notify_one();
+    let mut events = follow(&bot).await;
+    assert_eq!(events.until("done").await["text"], "ok");
+    assert_eq!(bot.get(&format!("/v1/calls/{id}")).await.expect(200)["outcome"]["output"], "what the tool found");
+}
+
 /// Cancelling withdraws what waits for people; the session goes on with what is said next.
 #[tokio::test]
 async fn cancelling_withdraws_the_holds_of_the_run() {

@@ -124,9 +124,14 @@ impl Stage {
 
     /// With a token of this role.
     pub(crate) async fn with(&self, role: Role, name: &str) -> Client {
-        let new = NewToken { role, name: name.to_owned(), expires_after: None };
+        let new = NewToken { role, name: name.to_owned(), expires_after: None, r#for: None };
         let made = tokens::create(&**self.gate.store(), new, "test").await.unwrap();
         Client { token: Some(made.token), ..self.nobody() }
+    }
+
+    /// A client of another server on the same store, here with the same credential.
+    pub(crate) fn also(&self, client: &Client) -> Client {
+        Client { token: client.token.clone(), ..self.nobody() }
     }
 
     /// An agent.
@@ -143,7 +148,7 @@ impl Stage {
     pub(crate) async fn link(&self, name: &str) -> String {
         let roles = [Role::Approver, Role::Operator, Role::Auditor];
         people::put_user(&**self.gate.store(), name, &roles).await.unwrap();
-        people::create_link(&**self.gate.store(), name).await.unwrap()
+        people::create_link(&**self.gate.store(), name, "test").await.unwrap()
     }
 
     /// Host and port.

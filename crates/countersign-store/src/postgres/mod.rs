@@ -290,6 +290,10 @@ impl Store for PostgresStore {
         read::calls(&self.node.readers, &filter).await
     }
 
+    async fn holding(&self) -> Result<usize, StoreError> {
+        read::holding(&self.node.readers).await
+    }
+
     async fn due(&self, limit: usize) -> Result<Vec<CallId>, StoreError> {
         read::due(&self.node.readers, self.node.offset(), limit).await
     }

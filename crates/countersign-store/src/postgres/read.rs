@@ -9,7 +9,7 @@ use countersign::event::{Cursor, Event};
 use countersign::grant::Grant;
 use countersign::id::{CallId, GrantId, HoldId};
 use countersign::limits;
-use countersign::store::{CallFilter, EventFilter, StoreError};
+use countersign::store::{CallFilter, EventFilter, Order, StoreError};
 use countersign::time::Time;
 use sqlx::postgres::PgRow;
 use sqlx::{PgPool, Row};
@@ -44,17 +44,25 @@ pub(super) async fn call_of_hold(pool: &PgPool, hold: HoldId) -> Result<Option<A
 
 /// One statement for each index that leads: a page must not depend on how many other rows there are.
 macro_rules! listing {
-    ($id:literal, $lead:literal) => {
+    ($filter:expr, $id:literal, $lead:literal) => {
+        match $filter.order {
+            Order::Oldest => listing!($id, $lead, " > $1", ""),
+            Order::Newest => listing!($id, $lead, " < $1", " DESC"),
+        }
+    };
+    ($id:literal, $lead:literal, $after:literal, $order:literal) => {
         concat!(
             "SELECT calls.id, version, body, standing FROM calls JOIN requests ON requests.call = calls.id WHERE ",
             $lead,
             " AND ",
             $id,
-            " > $1 AND ($2::text IS NULL OR calls.state = $2) AND (NOT $3 OR calls.holding)
+            $after,
+            " AND ($2::text IS NULL OR calls.state = $2) AND (NOT $3 OR calls.holding)
               AND ($4::text IS NULL OR calls.session = $4) AND ($5::text IS NULL OR calls.principal = $5)
               AND ($6::bytea IS NULL OR calls.argument_digest = $6)
               ORDER BY ",
             $id,
+            $order,
             " LIMIT $7"
         )
     };
@@ -62,19 +70,24 @@ macro_rules! listing {
 
 fn lead(filter: &CallFilter, holding: bool) -> &'static str {
     match filter {
-        _ if holding && filter.session.is_some() => listing!("calls.id", "calls.holding AND calls.session = $4"),
-        _ if holding => listing!("calls.id", "calls.holding"),
-        CallFilter { argument_digest: Some(_), .. } => listing!("requests.call", "requests.argument_digest = $6"),
-        CallFilter { session: Some(_), .. } => listing!("requests.call", "requests.session = $4"),
+        _ if holding && filter.session.is_some() => {
+            listing!(filter, "calls.id", "calls.holding AND calls.session = $4")
+        }
+        _ if holding => listing!(filter, "calls.id", "calls.holding"),
+        CallFilter { argument_digest: Some(_), .. } => {
+            listing!(filter, "requests.call", "requests.argument_digest = $6")
+        }
+        CallFilter { session: Some(_), .. } => listing!(filter, "requests.call", "requests.session = $4"),
         CallFilter { state: Some(state), .. } if is_seldom(*state) => listing!(
+            filter,
             "calls.id",
             "calls.state = $2 AND calls.state NOT IN ('allowed', 'pending', 'approved', 'executing', 'succeeded')"
         ),
         CallFilter { state: Some(state), .. } if *state != CallState::Succeeded => {
-            listing!("calls.id", "calls.due_at IS NOT NULL")
+            listing!(filter, "calls.id", "calls.due_at IS NOT NULL")
         }
-        CallFilter { principal: Some(_), .. } => listing!("requests.call", "requests.principal = $5"),
-        CallFilter { .. } => listing!("calls.id", "true"),
+        CallFilter { principal: Some(_), .. } => listing!(filter, "requests.call", "requests.principal = $5"),
+        CallFilter { .. } => listing!(filter, "calls.id", "true"),
     }
 }
 
@@ -98,8 +111,12 @@ fn is_seldom(state: CallState) -> bool {
 pub(super) async fn calls(pool: &PgPool, filter: &CallFilter) -> Result<Vec<Arc<Call>>, StoreError> {
     // A pending call has an open hold, so the index of those leads to it.
     let holding = filter.holding || filter.state == Some(CallState::Pending);
+    let first = match filter.order {
+        Order::Oldest => Key::LEAST,
+        Order::Newest => Key::GREATEST,
+    };
     let query = sqlx::query(lead(filter, holding))
-        .bind(filter.after.map_or(Key::LEAST, Key::from))
+        .bind(filter.after.map_or(first, Key::from))
         .bind(filter.state.map(CallState::as_str))
         .bind(holding)
         .bind(filter.session.as_deref())
@@ -107,6 +124,11 @@ pub(super) async fn calls(pool: &PgPool, filter: &CallFilter) -> Result<Vec<Arc<
         .bind(filter.argument_digest.as_ref().map(|digest| &digest.as_bytes()[..]))
         .bind(page(filter.limit));
     query.fetch_all(pool).await.map_err(failed)?.iter().map(rows::call).collect()
+}
+
+pub(super) async fn holding(pool: &PgPool) -> Result<usize, StoreError> {
+    let row = sqlx::query("SELECT count(*) FROM calls WHERE holding").fetch_one(pool).await.map_err(failed)?;
+    Ok(usize::try_from(row.try_get::<i64, _>(0).map_err(failed)?).unwrap_or_default())
 }
 
 pub(super) async fn due(pool: &PgPool, offset: i64, limit: usize) -> Result<Vec<CallId>, StoreError> {

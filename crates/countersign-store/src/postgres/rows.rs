@@ -23,6 +23,8 @@ pub(super) struct Key([u8; 16]);
 impl Key {
     /// Less than every id of ours.
     pub(super) const LEAST: Key = Key([0; 16]);
+    /// Greater than every id of ours.
+    pub(super) const GREATEST: Key = Key([u8::MAX; 16]);
 
     pub(super) fn call(self) -> CallId {
         CallId::from_bytes(self.0)

@@ -134,6 +134,10 @@ impl Store for SqliteStore {
         self.readers.read(move |connection| read::calls(connection, &filter)).await
     }
 
+    async fn holding(&self) -> Result<usize, StoreError> {
+        self.readers.read(read::holding).await
+    }
+
     async fn due(&self, limit: usize) -> Result<Vec<CallId>, StoreError> {
         let now = self.shared.clock.now();
         self.readers.read(move |connection| read::due(connection, now, limit)).await

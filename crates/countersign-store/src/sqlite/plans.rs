@@ -3,7 +3,7 @@
 use countersign::call::CallState;
 use countersign::digest::ArgumentDigest;
 use countersign::id::CallId;
-use countersign::store::CallFilter;
+use countersign::store::{CallFilter, Order};
 use rusqlite::Connection;
 
 use super::{migrate, read, state};
@@ -85,7 +85,8 @@ fn listings_find_their_rows_by_index() {
         (of(CallState::Executing), "calls_due"),
         (CallFilter { after: Some(CallId::new()), ..filter() }, "sqlite_autoindex_calls_1"),
     ];
-    for (filter, index) in cases {
+    let newest = cases.clone().map(|(filter, index)| (CallFilter { order: Order::Newest, ..filter }, index));
+    for (filter, index) in cases.into_iter().chain(newest) {
         let (sql, _) = read::listing(&CallFilter { after: Some(CallId::new()), ..filter.clone() });
         let plan = plan(&connection, &sql);
         assert!(plan.contains(index), "{filter:?}: {plan}");

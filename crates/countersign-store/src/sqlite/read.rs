@@ -8,7 +8,7 @@ use countersign::event::{Cursor, Event};
 use countersign::grant::Grant;
 use countersign::id::{CallId, GrantId, HoldId};
 use countersign::limits;
-use countersign::store::{CallFilter, EventFilter, StoreError};
+use countersign::store::{CallFilter, EventFilter, Order, StoreError};
 use countersign::time::Time;
 use rusqlite::{Connection, OptionalExtension as _, Params, ToSql, params};
 use tokio::sync::Semaphore;
@@ -127,15 +127,22 @@ pub(super) fn listing(filter: &CallFilter) -> (String, Vec<Box<dyn ToSql>>) {
         values.push(Box::new(digest.as_bytes().to_vec()));
     }
     if let Some(after) = filter.after {
-        clauses.push("id > ?");
+        clauses.push(match filter.order {
+            Order::Oldest => "id > ?",
+            Order::Newest => "id < ?",
+        });
         values.push(Box::new(after.as_bytes().to_vec()));
     }
     let index = if held { "INDEXED BY calls_holding" } else { index_for(filter) };
     let filtered = if clauses.is_empty() { "" } else { "WHERE " };
     let clauses = clauses.join(" AND ");
+    let order = match filter.order {
+        Order::Oldest => "",
+        Order::Newest => " DESC",
+    };
     let sql = format!(
         "SELECT r.body, standing FROM calls {index} CROSS JOIN requests r ON r.call = n {filtered}{clauses} \
-         ORDER BY id LIMIT ?"
+         ORDER BY id{order} LIMIT ?"
     );
     values.push(Box::new(page(filter.limit) as i64));
     (sql, values)
@@ -182,6 +189,13 @@ pub(super) fn calls(connection: &Connection, filter: &CallFilter) -> Result<Vec<
     let values: Vec<&dyn ToSql> = values.iter().map(AsRef::as_ref).collect();
     let found = statement.query_map(&values[..], rows::parts).map_err(failed)?;
     found.map(|parts| rows::call(&parts.map_err(failed)?, None)).collect()
+}
+
+pub(super) fn holding(connection: &Connection) -> Result<usize, StoreError> {
+    const SQL: &str = "SELECT count(*) FROM calls INDEXED BY calls_holding WHERE holding = 1";
+    let mut statement = connection.prepare_cached(SQL).map_err(failed)?;
+    let count: i64 = statement.query_row([], |row| row.get(0)).map_err(failed)?;
+    Ok(usize::try_from(count).unwrap_or_default())
 }
 
 pub(super) fn due(connection: &Connection, now: Time, limit: usize) -> Result<Vec<CallId>, StoreError> {

@@ -47,6 +47,8 @@ impl ModelConfig {
 pub struct ServerConfig {
     /// The user that local tools of its agents run as: a name, or `UID:GID`.
     pub tools_as: Option<String>,
+    /// Whether local tools may run as the server's own user where nobody sits at a terminal to say so.
+    pub dangerously_run_tools_as_server: bool,
 }
 
 /// A custom tool.
@@ -164,7 +166,7 @@ pub(super) const PROVIDERS: [(&str, &str); 6] = [
     ("manual", "manual"),
 ];
 /// Keys of `server`.
-pub(super) const RUNNER_KEYS: [&str; 1] = ["tools_as"];
+pub(super) const RUNNER_KEYS: [&str; 2] = ["tools_as", "dangerously_run_tools_as_server"];
 /// Keys of `limits`: the names of what they bound.
 pub(super) const LIMIT_KEYS: [&str; 10] = [
     "argument_bytes",
@@ -280,7 +282,12 @@ pub(super) fn model(node: &Node, problems: &mut Problems<'_>) -> Option<ModelCon
 
 pub(super) fn server(node: &Node, problems: &mut Problems<'_>) -> ServerConfig {
     let fields = node.fields("`server`", &RUNNER_KEYS, problems);
-    ServerConfig { tools_as: text(&fields, "tools_as", problems) }
+    let flag = "dangerously_run_tools_as_server";
+    let as_server = fields.get(flag).and_then(|node| node.boolean(&format!("`{flag}`"), problems));
+    ServerConfig {
+        tools_as: text(&fields, "tools_as", problems),
+        dangerously_run_tools_as_server: as_server.unwrap_or_default(),
+    }
 }
 
 pub(super) fn limits(node: &Node, problems: &mut Problems<'_>) -> Limits {

@@ -27,7 +27,13 @@ pub(super) fn file() -> Value {
     let mut schema = object(&FILE_KEYS, |key| match key {
         "store" => text("Where calls are kept: `memory:`, `sqlite:PATH` or `postgres://…`."),
         "listen" => text("The address the server listens on."),
-        "server" => object(&RUNNER_KEYS, |_| text("The user that local tools of the server's agents run as.")),
+        "server" => object(&RUNNER_KEYS, |key| match key {
+            "tools_as" => text("The user that local tools of the server's agents run as."),
+            _ => said(
+                "Whether they may run as the server's own user where nobody sits at a terminal.",
+                json!({ "type": "boolean" }),
+            ),
+        }),
         "model" => model(),
         "policy" => policy(&POLICY_KEYS),
         "limits" => object(&LIMIT_KEYS, |key| said(&format!("The bound `{key}`."), json!(whole(u64::from(u32::MAX))))),

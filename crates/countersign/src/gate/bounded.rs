@@ -78,6 +78,10 @@ impl Store for Bounded {
         bounded(self.inner.calls(filter)).await
     }
 
+    async fn holding(&self) -> Result<usize, StoreError> {
+        bounded(self.inner.holding()).await
+    }
+
     async fn due(&self, limit: usize) -> Result<Vec<CallId>, StoreError> {
         bounded(self.inner.due(limit)).await
     }

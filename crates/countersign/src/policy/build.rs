@@ -157,6 +157,7 @@ pub(crate) fn build(sections: Sections<'_>, source: Option<&str>, problems: &mut
         agents,
         unattended: draft.unattended,
         in_client: draft.in_client.unwrap_or_default(),
+        storage: draft.memory,
         trusted,
         version: version(&[&canonical, preset.unwrap_or_default()]),
         source: Some(source.map_or(canonical, str::to_owned)),

@@ -64,7 +64,7 @@ use scope::Claims;
 
 use crate::call::{Facts, ToolId};
 use crate::limits;
-use crate::verdict::{Effect, Verdict};
+use crate::verdict::{Effect, Memory, Verdict};
 
 /// What happens when a hold opens and nobody can be asked.
 ///
@@ -123,6 +123,7 @@ struct Inner {
     agents: HashMap<Arc<str>, Layer>,
     unattended: Option<Unattended>,
     in_client: InClient,
+    storage: Option<Memory>,
     trusted: HashSet<Arc<str>>,
     version: Arc<str>,
     source: Option<String>,
@@ -206,6 +207,11 @@ impl Policy {
     /// Whether its author spelled out what happens then.
     pub fn unattended_stated(&self) -> bool {
         self.inner.unattended.is_some()
+    }
+
+    /// How far a choice is remembered that a client of Saiki's makes, as `allowedToolsStorage` says.
+    pub fn saiki_storage(&self) -> Option<Memory> {
+        self.inner.storage
     }
 
     /// Whether a prompt of an MCP client's own may decide.

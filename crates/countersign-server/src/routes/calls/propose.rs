@@ -17,7 +17,8 @@ pub(super) async fn propose(app: &App, caller: &Principal, mut new: wire::NewCal
     let (claim, executor) = (new.claim, new.executor.take());
     let refusal = new.refusal.take().map(|refusal| agents_own(app, refusal)).transpose()?;
     let gate = claiming(&tightened(&app.gate, &mut new)?, executor)?;
-    let (tool, proposal) = proposal(caller, new);
+    let requester = caller.requester(new.requester.take())?;
+    let (tool, proposal) = proposal(caller, requester, new);
     Ok(match (&tool, refusal) {
         (Some(tool), Some(refusal)) => Claimed::Not(gate.refuse(tool, proposal, refusal).await?),
         (None, Some(refusal)) => Claimed::Not(gate.refuse_undefined(proposal, refusal).await?),
@@ -28,12 +29,12 @@ pub(super) async fn propose(app: &App, caller: &Principal, mut new: wire::NewCal
     })
 }
 
-fn proposal(caller: &Principal, new: wire::NewCall) -> (Option<Elsewhere>, Proposal) {
+fn proposal(caller: &Principal, requester: Option<Arc<str>>, new: wire::NewCall) -> (Option<Elsewhere>, Proposal) {
     let text = |text: Option<String>| text.map(Arc::from);
     let path = Path {
         // SECURITY: whose call it is, the credential says, never the body.
         principal: Arc::clone(&caller.name),
-        requester: text(new.requester),
+        requester,
         session: text(new.session),
         run: text(new.run),
         thread: text(new.thread),

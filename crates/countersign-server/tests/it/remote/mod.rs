@@ -23,7 +23,7 @@ use crate::stage::Stage;
 
 /// An agent's token for a server.
 async fn token(stage: &Stage, name: &str) -> String {
-    let new = NewToken { role: Role::Agent, name: name.to_owned(), expires_after: None };
+    let new = NewToken { role: Role::Agent, name: name.to_owned(), expires_after: None, r#for: None };
     tokens::create(&**stage.gate.store(), new, "test").await.unwrap().token
 }
 

@@ -10,7 +10,7 @@ use crate::event::{Cursor, EventName};
 use crate::hold::Answer;
 use crate::id::{CallId, GrantId, HoldId};
 use crate::refusal::{Refusal, RefusalKind};
-use crate::store::{CallFilter, EventFilter, Op, Store};
+use crate::store::{CallFilter, EventFilter, Op, Order, Store};
 use crate::testing::{TestStore, approve, claim, decide, finish, proposal, submit, succeeded};
 use crate::transition::Asking;
 use crate::verdict::{Effect, Life, Terms};
@@ -79,6 +79,7 @@ pub async fn calls_are_listed_by_every_filter(test: &dyn TestStore) {
     assert_eq!(listed(&*store, CallFilter::default()).await, all);
     let holding = CallFilter { holding: true, ..CallFilter::default() };
     assert_eq!(listed(&*store, holding.clone()).await, [in_each[0].1, other.id, bob_too.id]);
+    assert_eq!(store.holding().await.unwrap(), 3);
     let session = |session: &str| CallFilter { session: Some(session.into()), ..CallFilter::default() };
     assert_eq!(listed(&*store, session("t")).await, [other.id]);
     assert_eq!(listed(&*store, session("nowhere")).await, []);
@@ -109,7 +110,8 @@ pub async fn calls_come_in_pages(test: &dyn TestStore) {
         CallFilter { session: Some("s".into()), ..CallFilter::default() },
         CallFilter { principal: Some("local".into()), ..CallFilter::default() },
     ];
-    for filter in filters {
+    let newest = filters.clone().map(|filter| CallFilter { order: Order::Newest, ..filter });
+    for filter in filters.into_iter().chain(newest) {
         let mut found: Vec<CallId> = Vec::new();
         loop {
             let next = CallFilter { after: found.last().copied(), limit: Some(3), ..filter.clone() };
@@ -121,7 +123,10 @@ pub async fn calls_come_in_pages(test: &dyn TestStore) {
             found.extend(page);
             assert!(found.len() <= ids.len(), "a page came twice");
         }
-        assert_eq!(found, ids);
+        if filter.order == Order::Newest {
+            found.reverse();
+        }
+        assert_eq!(found, ids, "{filter:?}");
     }
     assert!(listed(&*store, CallFilter { limit: Some(0), ..CallFilter::default() }).await.is_empty());
 }
