@@ -102,10 +102,12 @@ impl Program {
         let (program, rest) = self.words.split_first().ok_or(io::ErrorKind::NotFound)?;
         let mut command = Command::new(program);
         command.args(rest);
-        match &self.passed_on {
-            Some(passed_on) => drop(command.env_clear().envs(passed_on.iter().map(|(name, value)| (name, value)))),
-            // SECURITY: our token, and where our store lies, are no business of a server that nobody trusts yet.
-            None => ours().for_each(|name| drop(command.env_remove(name))),
+        if let Some(passed_on) = &self.passed_on {
+            command.env_clear().envs(passed_on.iter().map(|(name, value)| (name, value)));
+        }
+        // SECURITY: our token, and where our store lies, are no business of a server that nobody trusts yet.
+        for name in ours() {
+            command.env_remove(name);
         }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         if let Some(folder) = &self.folder {

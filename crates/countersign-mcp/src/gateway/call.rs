@@ -131,7 +131,13 @@ impl Matter<'_> {
         let round = leg.map_or(0, |leg| leg.round);
         let reply = self.follow(&tool, digest, Arc::clone(&call), round).await;
         drop(seat);
-        if matches!(reply, Ok(Reply::Nothing)) || core.leaving.is_cancelled() {
+        let has_left = match &reply {
+            Ok(Reply::Nothing) => true,
+            // It closed its end, and reads at most that its call waits.
+            Ok(Reply::Line(_)) => core.leaving.is_cancelled(),
+            Ok(Reply::Ran(..) | Reply::Outcome(..)) | Err(_) => false,
+        };
+        if has_left {
             Box::pin(core.linger(call.id)).await;
         }
         reply
