@@ -311,9 +311,8 @@ fn a_changed_definition_is_refused_until_it_is_accepted() {
 
     let log = stage.say("audit log --json").expect(0).stdout;
     let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let of_write = |name: &str| -> Vec<Value> {
-        let bodies = events.iter().map(|event| event["body"].clone());
-        bodies.filter(|body| body["event"] == name && body["tool"] == "write").collect()
+    let of_write = |name: &str| -> Vec<&Value> {
+        events.iter().filter(|event| event["event"] == name && event["tool"] == "write").collect()
     };
     let (pinned, changed, accepted) = (of_write("tool.pinned"), of_write("tool.changed"), of_write("tool.accepted"));
     assert_eq!((pinned.len(), changed.len(), accepted.len()), (1, 1, 1), "{log}");

@@ -199,7 +199,7 @@ fn rug_pull_never_runs() {
         let stage = Stage::new(ASK_WRITES);
         let mut random = Random(seed);
         let (mut books, mut ran) = (Books::default(), 0);
-        let mut peer = stage.client(&["--wait", "1s"]);
+        let mut peer = stage.client(&[]);
         peer.ask(LIST);
         for step in 0..40_u64 {
             let place = format!("step {step} of {seed:x}");
@@ -222,7 +222,7 @@ fn rug_pull_never_runs() {
                 3 => {
                     stage.bed.write("log.extra", "");
                     assert_eq!(peer.leave(), 0);
-                    peer = stage.client(&["--wait", "1s"]);
+                    peer = stage.client(&[]);
                     peer.ask(LIST);
                     books.list();
                 }

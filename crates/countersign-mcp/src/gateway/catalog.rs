@@ -47,6 +47,11 @@ impl Catalog {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).by_name.get(name).cloned()
     }
 
+    /// Whether there is no room for further names.
+    pub(crate) fn is_full(&self) -> bool {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner).by_name.len() >= crate::limits::TOOLS
+    }
+
     /// Another name on this server that looks the same.
     pub(crate) fn look_alike(&self, name: &str) -> Option<Arc<str>> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);

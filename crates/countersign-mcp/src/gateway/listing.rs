@@ -122,6 +122,8 @@ impl Core {
 
     /// Lets calls find definitions, and compares them with their pins. Returns which tools may be used.
     async fn see(&self, tools: Vec<(Arc<str>, Entry)>, is_whole: bool) -> Result<HashSet<Arc<str>>, GateError> {
+        // One at a time, so that what is new is new once.
+        let _alone = self.seeing.lock().await;
         let known = pins::all(&**self.gate.store(), &self.server).await?;
         // SECURITY: first. A call compares what is listed with its pin by itself, whatever comes of the rest.
         self.catalog.put(tools.clone(), is_whole);
@@ -211,6 +213,10 @@ impl Core {
                 stopped(format!("the server's definition of this tool cannot be read: {why}"), None)
             }
             (None, Some(_)) => stopped("the server does not list this tool any more".into(), None),
+            // SECURITY: whether it was listed is not known, so neither is what it was.
+            (None, None) if self.catalog.is_full() => {
+                stopped("the server has named so many tools that this one is not on record".into(), None)
+            }
             (None, None) => Ok(Standing::Unknown),
         }
     }

@@ -52,6 +52,7 @@ use std::time::Duration;
 
 use countersign::{Gate, GateError, HoldId, Limits, Path};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -220,6 +221,8 @@ struct Shared {
     links: Links,
     notes: Notes,
     pass_unknown: bool,
+    /// Held while a listing is compared with its pins.
+    seeing: AsyncMutex<()>,
     retries: Retries,
     /// What the answers of servers at an address may take of our memory.
     budget: Arc<Budget>,
@@ -245,6 +248,7 @@ impl Shared {
             links,
             notes,
             pass_unknown,
+            seeing: AsyncMutex::default(),
             retries,
             budget,
             states,
