@@ -71,6 +71,11 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
+    /// Whether the same server says the same. What calls are bound to may differ by what the operator says about it.
+    fn is_like(&self, other: &Snapshot) -> bool {
+        self.definition == other.definition && self.identity == other.identity
+    }
+
     /// Names all of it: what the server says, and which server says so.
     pub(crate) fn seal(&self) -> String {
         let mut hash = Sha256::new();
@@ -100,7 +105,7 @@ pub(crate) struct Pin {
 impl Pin {
     /// Whether exactly this was accepted, and nothing else was found since.
     pub(crate) fn allows(&self, snapshot: &Snapshot) -> bool {
-        self.found.is_none() && self.accepted == *snapshot
+        self.found.is_none() && self.accepted.is_like(snapshot)
     }
 
     /// What is void while the tool is in quarantine.
@@ -342,7 +347,9 @@ pub(crate) async fn see(
     let store = &**gate.store();
     let (seen, event, accepted) = match known {
         Some((pin, _)) if pin.allows(snapshot) => return Ok(Seen::Pinned),
-        Some((pin, _)) if pin.found.as_ref() == Some(snapshot) => return Ok(Seen::Quarantined),
+        Some((pin, _)) if pin.found.as_ref().is_some_and(|found| found.is_like(snapshot)) => {
+            return Ok(Seen::Quarantined);
+        }
         // Only the first of many changes is an event: a server that changes all the time must not fill the log.
         Some((pin, _)) if pin.found.is_some() => (Seen::Quarantined, None, Some(pin)),
         Some((pin, _)) => {

@@ -126,8 +126,12 @@ impl Catalogue {
             }
         };
         compared.void = known.values().filter_map(|(pin, _)| pin.void()).collect();
+        let mut times: HashMap<&str, usize> = HashMap::new();
         for tool in tools {
-            // What cannot be defined is left out for that.
+            *times.entry(&tool.name).or_default() += 1;
+        }
+        // What is listed twice, or cannot be defined, is left out for that.
+        for tool in tools.iter().filter(|tool| times.get(&*tool.name) == Some(&1)) {
             let Ok(definition) = self.define(tool) else { continue };
             let refused = match self.snapshot(tool, &definition) {
                 Err(why) => Some(why),
