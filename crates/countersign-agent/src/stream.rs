@@ -318,6 +318,9 @@ impl Reader {
             | EventName::HaltLifted
             | EventName::AccessRefused
             | EventName::AccessChanged
+            | EventName::ToolPinned
+            | EventName::ToolChanged
+            | EventName::ToolAccepted
             | EventName::CheckpointSigned => {}
         }
         Ok(())

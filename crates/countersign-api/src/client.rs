@@ -245,6 +245,11 @@ impl Client {
         self.post("/v1/policy/explain", explain).await
     }
 
+    /// Asks which tools of a server a rule hides.
+    pub async fn hidden(&self, ask: &wire::AskHidden) -> Result<wire::Hidden, ClientError> {
+        self.post("/v1/tools/hidden", ask).await
+    }
+
     /// Stops every claim, or one agent's.
     pub async fn halt(&self, halt: &wire::Halt) -> Result<wire::Halted, ClientError> {
         self.post("/v1/halt", halt).await

@@ -7,6 +7,7 @@ use countersign::config::{Config, McpServerConfig};
 use countersign::{Gate, Toolset};
 use countersign_agent::config;
 use countersign_agent::tools::User;
+use countersign_mcp::gateway::Identity;
 use countersign_mcp::{McpServer, McpToolset};
 use futures::future::try_join_all;
 
@@ -48,8 +49,14 @@ pub(crate) async fn connect(
 }
 
 fn described(config: &McpServerConfig, base: &Path, user: Option<User>) -> Result<McpServer, Fault> {
-    let config = run_as(config, user)?;
-    Ok(passed_on(user).fold(McpServer::from_config(&config, base), |server, (name, value)| server.env_or(name, value)))
+    let started = run_as(config, user)?;
+    let mut server = McpServer::from_config(&started, base);
+    if let Some(command) = &config.command {
+        // What it is does not change with who starts it.
+        let words = std::iter::once(command).chain(&config.args).map(String::as_str);
+        server = server.identity(Identity::of_command(words));
+    }
+    Ok(passed_on(user).fold(server, |server, (name, value)| server.env_or(name, value)))
 }
 
 /// The server as it is to be started: where it is a program and a user is given, through ourselves. This program becomes

@@ -26,12 +26,13 @@ pub(crate) struct Program {
     words: Vec<OsString>,
     env: Vec<(String, String)>,
     folder: Option<PathBuf>,
-    /// What it gets of our environment; none means all.
+    /// What it gets of our environment; none means all but what is our own.
     passed_on: Option<Vec<(&'static str, String)>>,
 }
 
 impl Way {
-    /// A command that stands in for the client's own: it gets the environment that the client gave us.
+    /// A command that stands in for the client's own: it gets the environment that the client gave us, but for what is
+    /// meant for us.
     pub(crate) fn command(words: Vec<OsString>, entry: Option<&McpServerConfig>) -> Way {
         Way::Program(Program { words, env: env(entry), folder: None, passed_on: None })
     }
@@ -104,12 +105,22 @@ impl Program {
         if let Some(passed_on) = &self.passed_on {
             command.env_clear().envs(passed_on.iter().map(|(name, value)| (name, value)));
         }
+        // SECURITY: our token, and where our store lies, are no business of a server that nobody trusts yet.
+        for name in ours() {
+            command.env_remove(name);
+        }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
         }
         Upstream::spawn(command)
     }
+}
+
+/// The names of the variables that are meant for us.
+fn ours() -> impl Iterator<Item = OsString> {
+    let is_ours = |name: &OsString| name.to_string_lossy().to_ascii_uppercase().starts_with("COUNTERSIGN_");
+    std::env::vars_os().map(|(name, _)| name).filter(is_ours)
 }
 
 fn env(entry: Option<&McpServerConfig>) -> Vec<(String, String)> {

@@ -10,7 +10,9 @@ use notify_debouncer_full::{DebounceEventResult, DebouncedEvent, Debouncer, Reco
 use tokio::sync::mpsc;
 
 use crate::fault::Fault;
+use crate::home::Home;
 use crate::out;
+use crate::settings::Settings;
 
 /// How long a folder must be quiet before the file is read: editors write in several steps.
 const QUIET: Duration = Duration::from_millis(150);
@@ -24,11 +26,12 @@ pub(crate) struct Watcher {
 impl Watcher {
     /// Watches the files' folders, not the files: editors and orchestrators replace files by renaming others over them.
     ///
-    /// `load` reads the policy anew, whatever happened there.
+    /// `load` reads the policy anew, whatever happened there; `tell` says what came of it.
     pub(crate) fn start<'f>(
         files: impl IntoIterator<Item = &'f Path>,
         gate: Gate,
         load: impl Fn() -> Result<Policy, Fault> + Send + Sync + 'static,
+        tell: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Watcher, Fault> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let files: Vec<&Path> = files.into_iter().collect();
@@ -45,7 +48,23 @@ impl Watcher {
             let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
             debouncer.watch(folder, RecursiveMode::NonRecursive).map_err(failed)?;
         }
-        Ok(Watcher { _debouncer: debouncer, task: tokio::spawn(follow(receiver, gate, load)) })
+        Ok(Watcher { _debouncer: debouncer, task: tokio::spawn(follow(receiver, gate, load, tell)) })
+    }
+
+    /// Follows the file that the settings came from; none where there is none, or where the store has a policy of its own.
+    pub(crate) async fn of(
+        settings: &Settings,
+        home: &Home,
+        gate: &Gate,
+        tell: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<Option<Watcher>, Fault> {
+        let Some(found) = settings.file.clone() else { return Ok(None) };
+        if gate.store().policy().await?.is_some() {
+            return Ok(None);
+        }
+        let (home, files) = (home.clone(), found.clone());
+        let load = move || found.read(&home).map(|config| config.policy);
+        Watcher::start(files.files(), gate.clone(), load, tell).map(Some)
     }
 }
 
@@ -69,14 +88,16 @@ async fn follow(
     mut changes: mpsc::UnboundedReceiver<()>,
     gate: Gate,
     load: impl Fn() -> Result<Policy, Fault> + Send + Sync,
+    tell: impl Fn(&str) + Send + Sync,
 ) {
+    let warn = |words: String| tell(&format!("warning: {words}"));
     let mut last_problem: Option<String> = None;
     while changes.recv().await.is_some() {
         while changes.try_recv().is_ok() {}
         let recorded = match load() {
             Ok(policy) if policy.version() == gate.policy().version() => {
                 if last_problem.take().is_some() {
-                    out::say("policy: the file is good again, and says what is in force");
+                    tell("policy: the file is good again, and says what is in force");
                 }
                 continue;
             }
@@ -85,7 +106,7 @@ async fn follow(
                 let words = format!("policy: {} is in force now, with {} rules", policy.version(), policy.rules());
                 let recorded = gate.set_policy(policy).await;
                 if recorded.is_ok() {
-                    out::say(words);
+                    tell(&words);
                 }
                 recorded
             }
@@ -94,17 +115,15 @@ async fn follow(
                 if last_problem.as_ref() == Some(&problem) {
                     continue;
                 }
-                out::warn(format_args!("the last good policy stays in force:\n{problem}"));
+                warn(format!("the last good policy stays in force:\n{problem}"));
                 let recorded = gate.reject_policy(&problem).await;
                 last_problem = Some(problem);
                 recorded
             }
         };
         if let Err(error) = recorded {
-            out::warn(format_args!(
-                "the change could not be recorded, and the last policy stays: {}",
-                out::safe_lines(&error.to_string())
-            ));
+            let why = out::safe_lines(&error.to_string());
+            warn(format!("the change could not be recorded, and the last policy stays: {why}"));
         }
     }
 }
@@ -152,7 +171,7 @@ mod tests {
         let gate = Gate::builder().policy(read_policy(&path).unwrap()).decided_elsewhere().build().unwrap();
         let first = gate.policy().version().clone();
         let read = path.clone();
-        let _watcher = Watcher::start([&*path], gate.clone(), move || read_policy(&read)).unwrap();
+        let _watcher = Watcher::start([&*path], gate.clone(), move || read_policy(&read), |_| {}).unwrap();
         let mut cursor = Cursor::default();
 
         // A policy is on the record before it counts; what was in force then shows at the next event.

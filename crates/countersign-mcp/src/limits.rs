@@ -36,6 +36,8 @@ pub const BACK_OFF_MOST: Duration = Duration::from_secs(30);
 pub const RESUMES: usize = 8;
 /// How long a server must have stayed for the waits to begin anew. One that dies at once is not started in a loop.
 pub const STAYED: Duration = Duration::from_secs(30);
+/// How soon tools are listed again while some of them wait to be accepted.
+pub const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// How long to wait for the end of a server that closed its output, to tell how it ended.
 pub const END_WITHIN: Duration = Duration::from_secs(1);
 
@@ -50,8 +52,10 @@ pub const ANSWERS_BYTES: usize = 8 * SERVER_MESSAGE_BYTES;
 pub const TOLD_BYTES: usize = 4 * 1024;
 /// Calls of one client that may be in hand at once.
 pub const CALLS: usize = 4_096;
-/// Tools of one server that are known.
+/// Tools of one server that are known, and names of its tools that are ever pinned. Further ones are refused.
 pub const TOOLS: usize = 10_000;
+/// Definitions that are compared with their pins at once.
+pub const PINS_AT_ONCE: usize = 64;
 /// Pages of a listing that are asked for.
 pub const PAGES: usize = 200;
 /// How long the gateway's own listing of tools may take; a call waits for it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use countersign::refusal::Wording;
 use countersign::store::{CallFilter, StoreError};
-use countersign::{Call, CallId, CallState, HoldId, Store, limits as core_limits};
+use countersign::{Call, CallId, CallState, HoldId, Path, Store, limits as core_limits};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, JsonObject, ListToolsResult,
     PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
@@ -27,6 +27,8 @@ pub struct StatusServer {
     store: Arc<dyn Store>,
     /// How the sessions begin whose calls it shows.
     sessions: Arc<str>,
+    /// Whose calls they must be.
+    principal: Arc<str>,
 }
 
 /// Why it could not serve.
@@ -35,9 +37,10 @@ pub struct StatusServer {
 pub struct ServeError(String);
 
 impl StatusServer {
-    /// Shows the calls of all gateways on this store.
+    /// Shows the calls that clients on pipes made through all gateways on this store. Calls that came with a token are
+    /// their principal's, and nobody else's.
     pub fn new(store: Arc<dyn Store>) -> StatusServer {
-        StatusServer { store, sessions: gateway::SESSIONS.into() }
+        StatusServer { store, sessions: gateway::SESSIONS.into(), principal: Path::default().principal }
     }
 
     /// Shows only those of gateways in front of this server.
@@ -59,11 +62,14 @@ impl StatusServer {
     }
 
     fn is_own(&self, call: &Call) -> bool {
-        call.facts.path.session.as_ref().is_some_and(|session| session.starts_with(&*self.sessions))
+        let path = &call.facts.path;
+        let is_here = path.session.as_ref().is_some_and(|session| session.starts_with(&*self.sessions));
+        is_here && path.principal == self.principal
     }
 
     async fn pending(&self) -> Result<Value, StoreError> {
-        let mut filter = CallFilter { holding: true, limit: Some(core_limits::PAGE_ROWS), ..CallFilter::default() };
+        let (principal, limit) = (Some(Arc::clone(&self.principal)), Some(core_limits::PAGE_ROWS));
+        let mut filter = CallFilter { holding: true, principal, limit, ..CallFilter::default() };
         let mut listed = Vec::new();
         loop {
             let calls = self.store.calls(filter.clone()).await?;

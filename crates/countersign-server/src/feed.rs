@@ -270,14 +270,16 @@ impl Feed {
         Ok(in_run && self.app.store().halted(&call.facts.path).await?)
     }
 
-    /// An agent sees its own calls; approvers see calls, holds, grants, policy and halts; the others see everything.
+    /// An agent sees its own calls; approvers see calls, holds, grants, policy, halts and tools; the others see everything.
     async fn may_see(&self, event: &Event) -> Result<bool, StoreError> {
         if self.principal.has(&[Role::Operator, Role::Auditor]) {
             return Ok(true);
         }
         if self.principal.has(&[Role::Approver]) {
             let name = event.name.as_str();
-            return Ok(["call.", "hold.", "grant.", "halt.", "policy."].iter().any(|kind| name.starts_with(kind)));
+            return Ok(["call.", "hold.", "grant.", "halt.", "policy.", "tool."]
+                .iter()
+                .any(|kind| name.starts_with(kind)));
         }
         let Some(call) = event.call else { return Ok(false) };
         if event.chain != Chain::system() {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+/// Names of tools that one request may ask about.
+pub const HIDDEN_NAMES: usize = 1_000;
 /// Bytes of a request's body.
 pub const BODY_BYTES: usize = 1024 * 1024;
 /// Bytes of one message on a WebSocket.

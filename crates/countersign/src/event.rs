@@ -86,6 +86,12 @@ event_names! {
     AccessRefused = "access.refused",
     /// A credential ended, or what somebody may do is something else now.
     AccessChanged = "access.changed",
+    /// A tool was seen for the first time; what it is said to be is pinned.
+    ToolPinned = "tool.pinned",
+    /// A tool is not what was pinned: it is refused from here on.
+    ToolChanged = "tool.changed",
+    /// Somebody accepted what a tool is said to be.
+    ToolAccepted = "tool.accepted",
     /// All chain heads were signed.
     CheckpointSigned = "checkpoint.signed",
 }

@@ -20,6 +20,9 @@ use super::receipt;
 use crate::client::{self, Client, ClientError};
 use crate::wire::{self, Code, Problem, Span};
 
+/// Names of tools that are asked about in one request.
+const HIDDEN_AT_ONCE: usize = 500;
+
 /// How long one request waits for people before it is made anew.
 const LEG: Duration = Duration::from_secs(30);
 /// How often a claim that a halt stopped is tried again.
@@ -281,6 +284,17 @@ impl Backend for Remote {
 
     async fn get(&self, id: CallId) -> Result<Arc<Call>, GateError> {
         self.server.call(id).await
+    }
+
+    async fn hidden(&self, server: &str, names: &[Arc<str>]) -> Result<Vec<Arc<str>>, GateError> {
+        let mut hidden = Vec::new();
+        for names in names.chunks(HIDDEN_AT_ONCE) {
+            let names = names.iter().map(ToString::to_string).collect();
+            let ask = wire::AskHidden { server: server.to_owned(), names };
+            let (answer, _) = self.server.ask(None, || self.server.client.hidden(&ask)).await?;
+            hidden.extend(answer.hidden.into_iter().map(Arc::from));
+        }
+        Ok(hidden)
     }
 
     fn store(&self) -> &Arc<dyn Store> {

@@ -15,6 +15,7 @@ mod run;
 mod session;
 mod time;
 mod token;
+mod tool;
 mod who;
 
 pub use audit::{Key, Keys};
@@ -35,4 +36,5 @@ pub use session::{
 };
 pub use time::{BadSpan, Span, timestamp};
 pub use token::{MadeToken, NewToken, Role, Token};
+pub use tool::{AcceptTool, AskHidden, Hidden, Tool, ToolState};
 pub use who::{Health, Me, SignIn};

@@ -87,6 +87,8 @@ codes! {
     StaleFence = "stale_fence", 409;
     /// The key was used before for a call with other arguments.
     KeyReused = "key_reused", 409;
+    /// The tool is not what was looked at; read it again.
+    ToolChanged = "tool_changed", 409;
     /// It changed meanwhile; read it again.
     Conflict = "conflict", 409;
     /// The one-time link was used before, or its time is over.

@@ -135,7 +135,8 @@ async fn set_up(
     let (builder, holds) = builder.channel();
     let gate = builder.build()?;
     let watched = config_path.clone();
-    let watcher = Watcher::start([&*config_path], gate.clone(), move || read_policy(&watched))?;
+    let watcher =
+        Watcher::start([&*config_path], gate.clone(), move || read_policy(&watched), |words| out::say(words))?;
     Ok((Run { gate, holds, tools, answering, calls: Vec::new() }, watcher))
 }
 

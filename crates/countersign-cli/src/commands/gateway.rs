@@ -18,10 +18,9 @@ use countersign::show::escape;
 use countersign::{Gate, Store};
 use countersign_api::wire::Span;
 use countersign_mcp::gateway::face::Face;
-use countersign_mcp::gateway::{self, Change, Ended, Gateway, stdio};
+use countersign_mcp::gateway::{self, Ended, Gateway, Pinned, stdio};
 use countersign_server::{Server, Tls};
 use serde_json::json;
-use similar::TextDiff;
 
 use crate::commands::Form;
 use crate::desk::{Care, Desk, begin_gate};
@@ -35,6 +34,7 @@ use crate::prompt;
 use crate::settings::{Place, Settings, read_bytes, remote_gate};
 use crate::signals::Signals;
 use crate::upstream::Way;
+use crate::watch::Watcher;
 use notes::Notes;
 
 /// Put the gate in front of an MCP server: a drop-in for its command in any client's configuration
@@ -59,6 +59,9 @@ pub(crate) struct Args {
     /// How long the server may take to answer a call [default: 15m]
     #[arg(long, value_name = "TIME")]
     run_limit: Option<Span>,
+    /// Pass methods that no revision of MCP has; what the server does by them is not judged
+    #[arg(long)]
+    pass_unknown: bool,
     #[command(flatten)]
     place: Place,
     #[command(flatten)]
@@ -113,16 +116,17 @@ enum Command {
 
 /// Accept tools whose definition has changed, after you have seen the difference
 ///
-/// A tool that is not what it was when you first used it is refused until then, whatever the rules say.
+/// A tool that is not what it was when you first used it is refused until then, whatever the rules say. In a script, say
+/// what you have seen: `--digest` is the digest that is shown with the difference, and nothing else is accepted.
 #[derive(Debug, clap::Args)]
 struct AcceptArgs {
     /// The server's name
     server: String,
     /// One tool [default: all that changed]
     tool: Option<String>,
-    /// Accept without being asked; the difference is shown all the same
-    #[arg(long)]
-    yes: bool,
+    /// The digest of what you have seen; without it the difference is shown and you are asked
+    #[arg(long, value_name = "DIGEST", requires = "tool")]
+    digest: Option<String>,
     #[command(flatten)]
     place: Place,
 }
@@ -169,6 +173,10 @@ async fn serve(args: Args, form: Form) -> Result<(), Fault> {
         None => (None, local_gate(store, &settings, &home).await?),
     };
     let notes = Notes::begin()?;
+    let _watcher = match &app {
+        Some(_) => None,
+        None => follow(&settings, &home, &gate, &notes).await,
+    };
     let taken = notes.clone();
     let mut gateway = Gateway::new(gate.clone(), server, way.identity())
         .limits(settings.config.limits.clone())
@@ -181,6 +189,9 @@ async fn serve(args: Args, form: Form) -> Result<(), Fault> {
     if let Some(Span(run_limit)) = args.run_limit {
         gateway = gateway.run_within(run_limit);
     }
+    if args.pass_unknown {
+        gateway = gateway.pass_unknown();
+    }
     let served = match args.door.listen {
         Some(address) => listen(args.door, address, gateway, way, &gate, form).await,
         None => on_pipes(gateway, &way).await,
@@ -190,6 +201,18 @@ async fn serve(args: Args, form: Form) -> Result<(), Fault> {
         out::warn(format_args!("the record could not be signed: {}", out::safe_lines(&error.to_string())));
     }
     served
+}
+
+/// Follows the policy's file. Where that cannot be, the gateway serves all the same, by the policy it began with.
+async fn follow(settings: &Settings, home: &Home, gate: &Gate, notes: &Notes) -> Option<Watcher> {
+    let taken = notes.clone();
+    match Watcher::of(settings, home, gate, move |words| taken.take(words)).await {
+        Ok(watcher) => watcher,
+        Err(fault) => {
+            notes.take(&format!("warning: changes of the policy count only after a restart: {fault}"));
+            None
+        }
+    }
 }
 
 /// Serves one client on standard input and output.
@@ -274,9 +297,6 @@ fn server_name(args: &Args, entry: Option<&McpServerConfig>) -> Result<Arc<str>,
     Ok(name.into())
 }
 
-/// What to do where nobody can be asked.
-const LOOK_FIRST: &str = "look at the difference above, then run it again with --yes";
-
 async fn accept(args: AcceptArgs, form: Form) -> Result<(), Fault> {
     let desk = Desk::open(&args.place, Care::Full).await?;
     let mut changes = gateway::changes(&**desk.store(), &args.server).await?;
@@ -286,13 +306,27 @@ async fn accept(args: AcceptArgs, form: Form) -> Result<(), Fault> {
             .next("check the names of server and tool, and that --store or --config are the gateway's"));
     }
     changes.iter().for_each(show);
-    if !args.yes && !prompt::agreed(&format!("Accept {}?", changes.len()), LOOK_FIRST)? {
+    let is_named = match &args.digest {
+        Some(_) => true,
+        None if !prompt::is_interactive() => {
+            return Err(Fault::refused("without a terminal nobody can be asked, and --digest is required").next(
+                "look at the difference above, then name one tool and its digest: `SERVER TOOL --digest cs1p:…`",
+            ));
+        }
+        None => false,
+    };
+    if !is_named && !prompt::agreed(&format!("Accept {}?", changes.len()), "give --digest")? {
         out::say("Nothing was accepted.");
         return Ok(());
     }
     for change in &changes {
-        gateway::accept(&**desk.store(), &args.server, change).await?;
+        let seal = args.digest.clone().unwrap_or_else(|| change.seal());
+        let accepted = gateway::accept(&desk.gate, &args.server, &change.tool, &seal, &person()).await;
+        accepted.map_err(|error| {
+            Fault::refused(format!("{} was not accepted: {error}", escape(&change.tool))).next("look at it again")
+        })?;
     }
+    desk.sign().await;
     let tools: Vec<&str> = changes.iter().map(|change| change.tool.as_str()).collect();
     match form {
         Form::Json => out::json(&json!({ "server": args.server, "accepted": tools }))?,
@@ -306,20 +340,18 @@ async fn accept(args: AcceptArgs, form: Form) -> Result<(), Fault> {
 }
 
 /// Shows a change on standard error, so that data stays data.
-fn show(change: &Change) {
+fn show(change: &Pinned) {
     out::say(out::paint(out::BOLD, format_args!("{} has changed:", escape(&change.tool))));
     if change.is_other_server() {
         out::say(out::paint(out::WAIT, "  another command answers under this server's name"));
     }
-    let pretty = |json: &countersign::Json| format!("{:#}\n", json.value());
-    let (before, after) = (pretty(change.accepted()), pretty(change.found()));
-    let diff = TextDiff::from_lines(&before, &after);
-    for line in diff.unified_diff().context_radius(2).to_string().lines() {
+    for line in change.difference().unwrap_or_default().lines() {
         let style = match line.as_bytes().first() {
             Some(b'+') => out::GOOD,
             Some(b'-') => out::BAD,
             _ => out::DIM,
         };
-        out::say(out::paint(style, format_args!("  {}", out::safe_lines(line))));
+        out::say(out::paint(style, format_args!("  {line}")));
     }
+    out::say(out::paint(out::DIM, format_args!("  digest {}", change.seal())));
 }

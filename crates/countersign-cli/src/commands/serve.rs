@@ -83,8 +83,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     let signer = key::load(&home.data_folder()?)?;
     let gate =
         begin_gate(Arc::clone(&store), &settings).await?.decided_elsewhere().signer(Arc::clone(&signer)).build()?;
-    let follows_store = store.policy().await?.is_some();
-    let _watcher = if follows_store { None } else { watch(&settings, &home, &gate)? };
+    let _watcher = Watcher::of(&settings, &home, &gate, |words| out::say(words)).await?;
 
     let local_tools = local_tools(&args, &settings)?;
     if local_tools == LocalTools::AsServer {
@@ -141,12 +140,6 @@ async fn agree_on_policy(store: &dyn Store, own: &Policy) -> Result<(), Fault> {
         ));
     }
     Ok(())
-}
-
-fn watch(settings: &Settings, home: &Home, gate: &Gate) -> Result<Option<Watcher>, Fault> {
-    let Some(found) = settings.file.clone() else { return Ok(None) };
-    let (home, files) = (home.clone(), found.clone());
-    Watcher::start(files.files(), gate.clone(), move || found.read(&home).map(|config| config.policy)).map(Some)
 }
 
 /// The MCP servers of the configuration that clients reach at `/mcp/NAME`.

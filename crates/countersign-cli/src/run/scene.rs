@@ -74,14 +74,13 @@ async fn local_gate(
     home: &Home,
     attended: Attended,
 ) -> Result<(Gate, Option<Watcher>), Fault> {
-    let follows_store = store.policy().await?.is_some();
     let gate = begin_gate(store, settings).await?.signer(key::load(&home.data_folder()?)?);
     let gate = match attended {
         Attended::Yes => gate.decided_elsewhere(),
         Attended::No => gate.unattended(),
     };
     let gate = gate.build()?;
-    let watcher = if follows_store { None } else { watch(settings, home, &gate)? };
+    let watcher = Watcher::of(settings, home, &gate, |words| out::say(words)).await?;
     Ok((gate, watcher))
 }
 
@@ -96,13 +95,6 @@ fn meant<'a>(args: &'a RunArgs, settings: &Settings) -> (Option<&'a str>, Option
 
 fn names_agent(settings: &Settings, name: &str) -> bool {
     config::agent_name(&settings.config, Some(name)).is_ok()
-}
-
-fn watch(settings: &Settings, home: &Home, gate: &Gate) -> Result<Option<Watcher>, Fault> {
-    let Some(found) = settings.file.clone() else { return Ok(None) };
-    let home = home.clone();
-    let files = found.clone();
-    Watcher::start(files.files(), gate.clone(), move || found.read(&home).map(|config| config.policy)).map(Some)
 }
 
 /// What stands before an agent is made.

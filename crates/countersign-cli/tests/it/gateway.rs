@@ -94,11 +94,14 @@ fn edited_arguments_are_what_runs() {
 fn a_server_may_judge_and_hold_what_the_gateway_runs() {
     let stage = Stage::new(ASK_WRITES);
     stage.bed.write("own.yml", "policy: { preset: deny-all }\n");
-    let server = Serving::under(&stage.bed, &format!("policy: {ASK_WRITES}"), &stage.bed.url());
+    let policy = "{ preset: allow-all, rules: [{ id: writes, ask: plain/write }, { id: gone, deny: plain/secret, hide: true }] }";
+    let server = Serving::under(&stage.bed, &format!("policy: {policy}"), &stage.bed.url());
     let (bot, ann) = (token(&stage.bed, "agent", "bot"), token(&stage.bed, "approver", "ann"));
     let own = format!("sqlite:{}", stage.bed.work().join("own.db").display());
     let variables = [("COUNTERSIGN_URL", server.url.as_str()), ("COUNTERSIGN_TOKEN", bot.as_str())];
     let mut peer = stage.client_of("own.yml", &own, &[], &variables);
+    let listed = peer.ask(r#"{"jsonrpc":"2.0","id":0,"method":"tools/list"}"#);
+    assert!(listed.contains("\"write\"") && !listed.contains("secret"), "its rules hide tools, too: {listed}");
     peer.call(1, "read", &json!({}));
     assert_eq!(peer.answer(1), (false, "done: read".into()));
     peer.call(2, "write", &json!({"text": "all"}));
@@ -137,30 +140,34 @@ fn the_identical_call_joins_the_open_hold() {
     assert_eq!(stage.ran(), [r#"write {"text":"x"}"#]);
 }
 
-/// Many identical calls at once are one question to people, and one run.
+/// Many identical calls at once are one question to people, one run, and a result for each.
 #[test]
 fn a_storm_of_identical_calls_is_one_hold() {
+    const CALLS: u64 = 1_000;
     let stage = Stage::new(ASK_WRITES);
-    let mut peer = stage.client(&[]);
-    for id in 1..=100 {
-        peer.send(one_call(id).to_string());
+    let mut peer = stage.client(&["--wait", "10m"]);
+    for id in 1..=CALLS {
+        peer.call(id, "write", &json!({"text": "x"}));
     }
-    peer.call(101, "write", &json!({"text": "x"}));
-    peer.held();
+    let mut waiting = std::collections::BTreeSet::new();
+    while waiting.len() < usize::try_from(CALLS).unwrap() {
+        let told = peer.next();
+        assert_eq!(told["method"], "notifications/progress", "{told}");
+        waiting.insert(told["params"]["progressToken"].as_u64().unwrap());
+    }
     stage.approve(&[]);
-    let mut answered: Vec<u64> = (1..=101)
-        .map(|_| {
-            loop {
-                let told = peer.next();
-                if told.get("id").is_some() {
-                    break told["id"].as_u64().unwrap();
-                }
-            }
-        })
-        .collect();
-    answered.sort_unstable();
-    assert_eq!(answered, (1..=101).collect::<Vec<_>>());
-    assert_eq!(stage.ran().len(), 1);
+    let mut answered = std::collections::BTreeSet::new();
+    while answered.len() < waiting.len() {
+        let told = peer.next();
+        if let Some(id) = told["id"].as_u64() {
+            assert_eq!(told["result"]["content"][0]["text"], "done: write", "{told}");
+            assert!(answered.insert(id), "{told}");
+        }
+    }
+    assert_eq!(answered, waiting);
+    assert_eq!(stage.ran(), [r#"write {"text":"x"}"#]);
+    let log = stage.say("audit log --json").expect(0).stdout;
+    assert_eq!((log.matches("\"hold.opened\"").count(), log.matches("\"call.claimed\"").count()), (1, 1));
 }
 
 /// B132: a cancelled call detaches, and its hold stays.
@@ -176,6 +183,36 @@ fn a_client_that_cancels_leaves_the_hold_open() {
     stage.approve(&[]);
     assert_eq!(peer.answer(2), (false, "done: write".into()), "and the cancelled request gets no answer");
     assert_eq!(stage.ran().len(), 1);
+}
+
+/// B132: that a call has no client is written down, over the end of its gateway: one that comes later withdraws it in its
+/// time, and the identical call takes the mark away.
+#[test]
+fn a_call_without_a_client_is_withdrawn_by_a_later_gateway() {
+    let stage = Stage::new(ASK_WRITES);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let store = || stage.bed.store();
+    let marks = || runtime.block_on(async { store().await.records("gateway-unattended", "", None, 10).await.unwrap() });
+    let mut peer = stage.client(&[]);
+    peer.call(1, "write", &json!({"text": "x"}));
+    peer.held();
+    assert_eq!((peer.leave(), marks().len()), (0, 1));
+
+    let mut peer = stage.client(&[]);
+    peer.call(2, "write", &json!({"text": "x"}));
+    peer.held();
+    assert_eq!((marks().len(), stage.holds().len()), (0, 1), "somebody waits for it again");
+    assert_eq!((peer.leave(), marks().len()), (0, 1));
+
+    runtime.block_on(async {
+        let mark = store().await.records("gateway-unattended", "", None, 1).await.unwrap().remove(0);
+        let long_ago: i64 = String::from_utf8(mark.value).unwrap().parse::<i64>().unwrap() - 601_000_000;
+        let value = long_ago.to_string();
+        let expect = countersign::store::Expect::Any;
+        store().await.put_record("gateway-unattended", &mark.key, value.as_bytes(), expect, None).await.unwrap();
+    });
+    stage.client(&[]).ask(r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#);
+    assert_eq!((stage.holds().len(), marks().len(), stage.ran().len()), (0, 0, 0));
 }
 
 /// An outcome that its client did not wait for goes to the next identical call, once.
@@ -237,7 +274,9 @@ fn a_changed_definition_is_refused_until_it_is_accepted() {
     assert!(!peer.answer(1).0);
     stage.bed.write("log.changed", "");
     stage.bed.write("log.extra", "");
-    peer.ask(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#);
+    let listed = peer.ask(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#);
+    assert!(!listed.contains("evil.example") && !listed.contains("\"write\""), "no model reads it: {listed}");
+    assert!(listed.contains("\"read\"") && listed.contains("\"late\""), "{listed}");
     let refused = |peer: &mut Peer, id| {
         peer.call(id, "write", &json!({}));
         let (error, text) = peer.answer(id);
@@ -259,10 +298,28 @@ fn a_changed_definition_is_refused_until_it_is_accepted() {
 
     let asked = stage.say("gateway accept plain").expect(3);
     assert!(asked.stderr.contains("evil.example"), "{}", asked.stderr);
-    stage.say("gateway accept plain write --yes").expect(0);
+    let digest = asked.stderr.split_whitespace().find(|word| word.starts_with("cs1p:")).unwrap();
+    let other = format!("cs1p:{}", "0".repeat(64));
+    stage.say(&format!("gateway accept plain write --digest {other}")).expect(3);
+    refused(&mut peer, 80);
+    stage.say(&format!("gateway accept plain write --digest {digest}")).expect(0);
     peer.call(9, "write", &json!({}));
     assert_eq!(peer.answer(9), (false, "done: write".into()), "also in a gateway that runs already");
+    let listed = peer.ask(r#"{"jsonrpc":"2.0","id":10,"method":"tools/list"}"#);
+    assert!(listed.contains("evil.example"), "what was accepted is listed: {listed}");
     stage.say("gateway accept plain").expect(2);
+
+    let log = stage.say("audit log --json").expect(0).stdout;
+    let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of_write = |name: &str| -> Vec<&Value> {
+        events.iter().filter(|event| event["event"] == name && event["tool"] == "write").collect()
+    };
+    let (pinned, changed, accepted) = (of_write("tool.pinned"), of_write("tool.changed"), of_write("tool.accepted"));
+    assert_eq!((pinned.len(), changed.len(), accepted.len()), (1, 1, 1), "{log}");
+    assert_eq!(pinned[0]["definition"], changed[0]["before"]);
+    assert_eq!(accepted[0]["before"], pinned[0]["definition"]);
+    assert_eq!((&accepted[0]["definition"], &accepted[0]["server"]), (&json!(digest), &json!("plain")));
+    assert!(accepted[0]["by"].as_str().unwrap().starts_with("os:"), "{log}");
 }
 
 /// B131: a server's question passes to the client, labelled with the server, its answer unchanged, and decides nothing.
@@ -326,6 +383,28 @@ fn hostile_messages_are_refused_and_forgotten() {
     assert_eq!(peer.answer(1), (false, "done: write".into()));
 }
 
+/// A method that no revision has may be another way to a tool: it does not reach the server, unless that is wanted.
+#[test]
+fn unknown_method_refused() {
+    let stage = Stage::new("{ preset: allow-all }");
+    let odd = r#"{"jsonrpc":"2.0","id":1,"method":"tools/run","params":{"name":"write"}}"#;
+    let loud = r#"{"jsonrpc":"2.0","method":"tools/run","params":{"name":"write"}}"#;
+    let mut peer = stage.client(&[]);
+    let told: Value = serde_json::from_str(&peer.ask(odd)).unwrap();
+    assert_eq!(told["error"]["code"], -32601, "{told}");
+    peer.send(loud);
+    for method in ["ping", "resources/templates/list", "tasks/result", "completion/complete"] {
+        let told = peer.ask(&odd.replace("tools/run", method));
+        assert!(told.contains(&format!("\"echo\":\"{method}\"")), "{told}");
+    }
+    peer.send(r#"{"jsonrpc":"2.0","method":"notifications/of/our/own"}"#);
+    assert_eq!(peer.leave(), 0);
+    let got = crate::bed::read(stage.bed.work().join("log"));
+    assert!(!got.contains("tools/run") && got.contains("notifications/of/our/own"), "{got}");
+    let told = stage.client(&["--pass-unknown"]).ask(odd);
+    assert!(told.contains("\"echo\":\"tools/run\""), "{told}");
+}
+
 /// A command that cannot be started, a store nobody else can open and a name no rule can mean are said at once.
 #[test]
 fn what_cannot_work_is_said_before_anything_begins() {
@@ -336,4 +415,49 @@ fn what_cannot_work_is_said_before_anything_begins() {
     assert!(memory.stderr.contains("store on disk"), "{memory:?}");
     stage.bed.say("gateway --server a/b -- cat").expect(2);
     stage.bed.say("gateway").expect(2);
+}
+
+/// A server that writes and never ends its line is stopped, and so is its gateway.
+#[test]
+fn a_line_without_an_end_is_cut() {
+    let stage = Stage::new("{ preset: allow-all }");
+    let mut command = stage.bed.command(["gateway", "--config", "policy.yml", "--server", "plain"]);
+    command.args(["--store", &stage.bed.url(), "--", "sh", "-c", "exec tr '\\0' x < /dev/zero"]);
+    let mut peer = Peer::bare(command);
+    assert_eq!(peer.child.wait().unwrap().code(), Some(1));
+    let mut said = String::new();
+    std::io::Read::read_to_string(peer.child.stderr.as_mut().unwrap(), &mut said).unwrap();
+    assert!(said.contains("the server was stopped") && said.contains("bytes"), "{said}");
+
+    let mut peer = stage.client(&[]);
+    let piece = vec![b'x'; 1 << 20];
+    for _ in 0..40 {
+        peer.send_part(&piece);
+    }
+    peer.send("");
+    assert_eq!(peer.next()["error"]["code"], -32600);
+    peer.call(1, "read", &json!({}));
+    assert_eq!(peer.answer(1), (false, "done: read".into()));
+}
+
+/// A flood of words that tools have changed is a few listings, and calls go on.
+#[test]
+fn a_flood_of_notifications_is_a_few_listings() {
+    let stage = Stage::new("{ preset: allow-all }");
+    let mut peer = stage.client(&[]);
+    peer.send(one_call(1).to_string().replace("\"write\"", "\"flood\""));
+    let mut told = 0;
+    let answer = loop {
+        let next = peer.next();
+        if next.get("id").is_some() {
+            break next;
+        }
+        assert_eq!(next["method"], "notifications/tools/list_changed");
+        told += 1;
+    };
+    assert_eq!((told, &answer["result"]["content"][0]["text"]), (20_000, &json!("done: flood")));
+    peer.call(2, "read", &json!({}));
+    assert_eq!(peer.answer(2), (false, "done: read".into()));
+    let listings = crate::bed::read(stage.bed.work().join("log")).matches("tools/list\"").count();
+    assert!(listings < 2_000, "{listings} listings");
 }

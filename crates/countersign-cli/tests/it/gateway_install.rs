@@ -150,4 +150,25 @@ fn the_doctor_tells_of_changed_tools_and_swapped_servers() {
     let seen = stage.say("gateway doctor --json").expect(0).json();
     let write = seen["tools"].as_array().unwrap().iter().find(|tool| tool["tool"] == "write").unwrap();
     assert_eq!((&write["changed"], &write["effect"]), (&json!(true), &json!("deny")));
+    assert_eq!(write["also_on"], json!([]));
+}
+
+/// Names that shadow one another across servers are told.
+#[test]
+fn the_doctor_tells_of_names_on_two_servers() {
+    let stage = Stage::new("{ preset: allow-all }");
+    for server in ["plain", "other"] {
+        let mut command = stage.bed.command(["gateway", "--config", "policy.yml", "--server", server]);
+        command.args(["--store", &stage.bed.url(), "--"]).arg(crate::gateway_peer::plain()).arg("log");
+        crate::gateway_peer::Peer::start(command).ask(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    }
+    let seen = stage.say("gateway doctor --json").expect(0).json();
+    let on = |server: &str| {
+        let tools = seen["tools"].as_array().unwrap();
+        let read = tools.iter().find(|tool| tool["server"] == server && tool["tool"] == "read");
+        read.unwrap()["also_on"].clone()
+    };
+    assert_eq!((on("plain"), on("other")), (json!(["other"]), json!(["plain"])));
+    let told = stage.say("gateway doctor").expect(0).stdout;
+    assert!(told.contains("there is one of this look on"), "{told}");
 }

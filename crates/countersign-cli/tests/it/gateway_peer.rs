@@ -154,6 +154,11 @@ impl Peer {
         stdin.write_all(b"\n").unwrap();
     }
 
+    /// Sends a piece of a line.
+    pub(crate) fn send_part(&mut self, piece: &[u8]) {
+        self.stdin.as_mut().unwrap().write_all(piece).unwrap();
+    }
+
     /// The next line, as it came.
     #[track_caller]
     pub(crate) fn line(&mut self) -> String {
@@ -201,6 +206,19 @@ impl Peer {
             let content = told["result"]["content"].as_array().unwrap_or_else(|| panic!("{told}"));
             let texts: Vec<&str> = content.iter().map(|block| block["text"].as_str().unwrap()).collect();
             return (told["result"]["isError"] == true, texts.join("|"));
+        }
+    }
+
+    /// The answer to a call, while another request of ours is answered before or after it.
+    #[track_caller]
+    pub(crate) fn answer_beside(&mut self, id: u64, other: &str) -> (bool, String) {
+        loop {
+            let told = self.next();
+            if told["method"] == "notifications/progress" || told["id"] == other {
+                continue;
+            }
+            assert_eq!(told["id"], id, "{told}");
+            return (told["result"]["isError"] == true, told["result"]["content"][0]["text"].to_string());
         }
     }
 

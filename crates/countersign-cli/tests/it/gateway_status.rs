@@ -64,7 +64,17 @@ fn calls_of_others_are_not_shown() {
         let store = stage.bed.store().await;
         crate::bed::submit(&crate::bed::gate(&store, "{ otherwise: ask }"), "pay", "{}").await.id
     });
+    let theirs = runtime.block_on(async {
+        let store = stage.bed.store().await;
+        let gate = crate::bed::gate(&store, "{ otherwise: ask }");
+        let session = Some("gateway:plain:1".into());
+        let path = countersign::Path { principal: "eve".into(), session, ..countersign::Path::default() };
+        gate.submit_undefined(countersign::Proposal::new("write", "{}").path(path)).await.unwrap().id
+    });
     let mut looker = looker(&stage, &[]);
+    let pending = ask(&mut looker, "list_pending_calls", &json!({}));
+    assert_eq!(pending["structuredContent"]["calls"].as_array().unwrap().len(), 1, "only one's own: {pending}");
+    assert_eq!(ask(&mut looker, "call_status", &json!({"id": theirs.to_string()}))["isError"], true);
     assert_eq!(ask(&mut looker, "call_status", &json!({"id": call.to_string()}))["isError"], true);
     assert_eq!(ask(&mut looker, "call_status", &json!({"id": "no id"}))["isError"], true);
 }

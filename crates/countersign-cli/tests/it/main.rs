@@ -22,6 +22,8 @@ mod gateway_install;
 #[cfg(unix)]
 mod gateway_peer;
 #[cfg(unix)]
+mod gateway_pins;
+#[cfg(unix)]
 mod gateway_prompt;
 #[cfg(unix)]
 mod gateway_prompt_http;

@@ -100,6 +100,7 @@ impl Matter<'_> {
             Some(leg) => Earlier::Call(Box::pin(self.resumed(leg)).await?),
             None => core.earlier(&digest).await?,
         };
+        let is_earlier = matches!(earlier, Earlier::Call(_));
         let claimed = match earlier {
             Earlier::Call(call) => Claimed::Not(call),
             Earlier::Nothing => self.submit_and_claim(&core.gate, &tool).await?,
@@ -123,12 +124,21 @@ impl Matter<'_> {
             return Ok(Reply::Line(line));
         }
         let seat = core.retries.attach(call.id);
+        if is_earlier {
+            core.attended(call.id).await?;
+        }
         drop(alone);
         let round = leg.map_or(0, |leg| leg.round);
-        let reply = self.follow(&tool, known, digest, Arc::clone(&call), round).await;
+        let reply = self.follow(&tool, digest, Arc::clone(&call), round).await;
         drop(seat);
-        if matches!(reply, Ok(Reply::Nothing)) {
-            core.linger(call.id);
+        let has_left = match &reply {
+            Ok(Reply::Nothing) => true,
+            // It closed its end, and reads at most that its call waits.
+            Ok(Reply::Line(_)) => core.leaving.is_cancelled(),
+            Ok(Reply::Ran(..) | Reply::Outcome(..)) | Err(_) => false,
+        };
+        if has_left {
+            Box::pin(core.linger(call.id)).await;
         }
         reply
     }

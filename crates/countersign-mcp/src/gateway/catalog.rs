@@ -47,6 +47,11 @@ impl Catalog {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).by_name.get(name).cloned()
     }
 
+    /// Whether there is no room for further names.
+    pub(crate) fn is_full(&self) -> bool {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner).by_name.len() >= crate::limits::TOOLS
+    }
+
     /// Another name on this server that looks the same.
     pub(crate) fn look_alike(&self, name: &str) -> Option<Arc<str>> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
@@ -71,15 +76,24 @@ impl Catalog {
 
 /// Reads a page of a listing. A name that is there twice cannot be read.
 pub(crate) fn read_page(server: &Arc<str>, identity: &Identity, tools: &[&RawValue]) -> Vec<(Arc<str>, Entry)> {
-    let mut page: Vec<(Arc<str>, Entry)> = Vec::new();
-    for raw in tools {
-        let Some((name, entry)) = read_tool(server, identity, raw) else { continue };
-        match page.iter_mut().find(|(other, _)| *other == name) {
-            Some((_, first)) => *first = Entry::Unreadable("it is listed twice".into()),
-            None => page.push((name, entry)),
+    once(tools.iter().filter_map(|raw| read_tool(server, identity, raw)))
+}
+
+/// At most as many tools as may be known. A name that is there twice cannot be read.
+pub(crate) fn once(tools: impl IntoIterator<Item = (Arc<str>, Entry)>) -> Vec<(Arc<str>, Entry)> {
+    let mut listed: Vec<(Arc<str>, Entry)> = Vec::new();
+    let mut places: HashMap<Arc<str>, usize> = HashMap::new();
+    for (name, entry) in tools {
+        if let Some(place) = places.get(&name) {
+            if let Some((_, first)) = listed.get_mut(*place) {
+                *first = Entry::Unreadable("it is listed twice".into());
+            }
+        } else if listed.len() < crate::limits::TOOLS {
+            places.insert(Arc::clone(&name), listed.len());
+            listed.push((name, entry));
         }
     }
-    page
+    listed
 }
 
 /// A tool without a name that can be called is none.
@@ -139,6 +153,13 @@ mod tests {
         assert!(matches!(catalog.get("a"), Some(Entry::Unreadable(_))));
         assert!(matches!(catalog.get("b"), Some(Entry::Listed(_))));
         assert!(catalog.get("c").is_none());
+    }
+
+    #[test]
+    fn a_listing_is_cut_where_it_is_too_long() {
+        let entry = |number: usize| (Arc::from(format!("t{number}")), Entry::Unreadable("x".into()));
+        let twice = (0..2 * crate::limits::TOOLS).chain(0..2 * crate::limits::TOOLS).map(entry);
+        assert_eq!(once(twice).len(), crate::limits::TOOLS);
     }
 
     #[test]

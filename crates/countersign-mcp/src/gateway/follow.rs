@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use countersign::digest::{ArgumentDigest, DefinitionDigest};
+use countersign::digest::ArgumentDigest;
 use countersign::store::Op;
 use countersign::transition::Rejection;
-use countersign::{Call, CallId, CallState, Claimed, GateError, Permit};
+use countersign::{Call, CallId, CallState, Claimed, GateError, Permit, Refusal};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::call::{Matter, Reply};
 use super::forward::Forwarding;
+use super::listing::Standing;
 use super::prompt::Way;
 use super::request::Era;
 use super::state::Leg;
@@ -31,7 +32,6 @@ impl Matter<'_> {
     pub(super) async fn follow(
         &self,
         tool: &Forwarding<'_>,
-        known: Option<DefinitionDigest>,
         digest: ArgumentDigest,
         call: Arc<Call>,
         round: usize,
@@ -51,7 +51,16 @@ impl Matter<'_> {
                 waited = Waited::Late(Arc::clone(call));
                 break;
             }
-            waited = match Box::pin(self.core.gate.claim(call.id, known)).await {
+            // SECURITY: just before the claim. The tool may have changed while people thought about it.
+            let now = match Box::pin(self.core.standing(self.request)).await? {
+                Standing::Known(listed) => Some(listed.definition.digest()),
+                Standing::Unknown => None,
+                Standing::Stopped(refusal, _) => {
+                    waited = Waited::Call(self.withdrawn(call.id, refusal).await?);
+                    continue;
+                }
+            };
+            waited = match Box::pin(self.core.gate.claim(call.id, now)).await {
                 Ok(Claimed::Permit(permit)) => return Box::pin(self.run(permit, tool, digest)).await,
                 Ok(Claimed::Not(now)) => Waited::Call(now),
                 Err(GateError::Rejected(Rejection::Halted)) => tokio::select! {
@@ -76,11 +85,21 @@ impl Matter<'_> {
         })
     }
 
+    /// A call whose tool is not what it was, as it stands now that nobody may run it.
+    async fn withdrawn(&self, id: CallId, refusal: Refusal) -> Result<Arc<Call>, GateError> {
+        match Box::pin(self.core.gate.cancel_because(id, refusal)).await {
+            // Whoever was quicker has ended it, or runs it.
+            Err(GateError::Rejected(_)) => self.core.gate.get(id).await,
+            withdrawn => withdrawn,
+        }
+    }
+
     /// Tells the client that its call still waits: a newer one to go on waiting, any other what to do.
     async fn not_yet(&self, digest: &ArgumentDigest, call: &Call, round: usize) -> Result<String, GateError> {
         let (id, era) = (&self.request.id, self.request.era);
         if era == Era::Handshake || round >= limits::LEGS || self.core.leaving.is_cancelled() {
-            return Ok(words::pending(id, era, call));
+            let link = call.open_hold().and_then(|hold| (self.core.links)(hold.id));
+            return Ok(words::pending(id, era, call, link.as_deref()));
         }
         let leg = Leg { call: call.id, round: round + 1, asked: None };
         Ok(words::again(id, &self.core.issue(self.request, digest, leg).await?))

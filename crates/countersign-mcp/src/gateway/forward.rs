@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use countersign::call::Declared;
 use countersign::json::Bounds;
 use countersign::{Call, Definition, Json, Running, Tool, ToolError};
 use tokio::time::sleep;
@@ -19,6 +20,7 @@ use super::request::{Era, Renamed, Request};
 use super::retry::proposed;
 use super::words;
 use crate::limits;
+use crate::toolset::tool::claimed;
 
 /// The server's tool: to run it is to send the request on.
 pub(super) struct Forwarding<'a> {
@@ -87,6 +89,10 @@ impl<'a> Forwarding<'a> {
 impl Tool for Forwarding<'_> {
     fn definition(&self) -> Arc<Definition> {
         Arc::clone(&self.definition)
+    }
+
+    fn declares(&self, _arguments: &Json) -> Result<Declared, String> {
+        Ok(claimed(&self.definition))
     }
 
     async fn run(&self, running: Running) -> Result<Json, ToolError> {

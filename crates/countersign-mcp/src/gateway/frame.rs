@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 pub(crate) enum Frame {
     /// A line without its end.
     Line(String),
-    /// More bytes than the bound. The line was passed over.
+    /// More bytes than the bound. The rest of the line is passed over.
     TooLong,
     /// Not UTF-8.
     NotText,
@@ -19,46 +19,46 @@ pub(crate) enum Frame {
 pub(crate) struct Lines<R> {
     reader: BufReader<R>,
     most: usize,
+    /// What comes is the rest of a line that was too long.
+    passing_over: bool,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     pub(crate) fn new(reader: R, most: usize) -> Lines<R> {
-        Lines { reader: BufReader::with_capacity(64 * 1024, reader), most }
+        Lines { reader: BufReader::with_capacity(64 * 1024, reader), most, passing_over: false }
     }
 
-    /// The next line; none where the stream has ended.
+    /// The next line; none where the stream has ended. One that is too long is told at once: it may never end.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Frame>> {
         let mut line = Vec::new();
-        let (mut any, mut too_long) = (false, false);
+        let mut any = false;
         loop {
             let chunk = self.reader.fill_buf().await?;
             if chunk.is_empty() {
-                return Ok(any.then(|| frame(line, too_long)));
+                return Ok(any.then(|| frame(line)));
             }
-            any = true;
             let end = chunk.iter().position(|byte| *byte == b'\n');
             let part = chunk.get(..end.unwrap_or(chunk.len())).unwrap_or_default();
-            too_long |= line.len() + part.len() > self.most;
-            if too_long {
-                line = Vec::new();
-            } else {
+            let used = part.len() + usize::from(end.is_some());
+            let is_rest = self.passing_over;
+            let too_long = !is_rest && line.len() + part.len() > self.most;
+            if !is_rest && !too_long {
                 line.extend_from_slice(part);
             }
-            let used = part.len() + usize::from(end.is_some());
             self.reader.consume(used);
-            if end.is_some() {
-                return Ok(Some(frame(line, too_long)));
+            self.passing_over = (is_rest || too_long) && end.is_none();
+            match (is_rest, too_long) {
+                (true, _) => continue,
+                (false, true) => return Ok(Some(Frame::TooLong)),
+                (false, false) if end.is_some() => return Ok(Some(frame(line))),
+                (false, false) => any = true,
             }
         }
     }
 }
 
-fn frame(line: Vec<u8>, too_long: bool) -> Frame {
-    match String::from_utf8(line) {
-        _ if too_long => Frame::TooLong,
-        Ok(line) => Frame::Line(line),
-        Err(_) => Frame::NotText,
-    }
+fn frame(line: Vec<u8>) -> Frame {
+    String::from_utf8(line).map_or(Frame::NotText, Frame::Line)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use countersign::{CallId, HoldId};
 use serde_json::Value;
 use tokio::io::{AsyncRead, ReadBuf};
 
@@ -12,7 +13,8 @@ use super::able::Able;
 use super::frame::{Frame, Lines};
 use super::message::{Envelope, Id, pick};
 use super::request::{Renamed, Request, meta};
-use super::words;
+use super::state::{self, Leg};
+use super::{task, words};
 
 const INPUTS: usize = 50_000;
 
@@ -67,7 +69,11 @@ impl Random {
 
 /// Cuts, doubles, swaps and sprinkles bytes.
 fn mutated(random: &mut Random) -> Vec<u8> {
-    let mut bytes = MESSAGES[random.below(MESSAGES.len())].as_bytes().to_vec();
+    let bytes = MESSAGES[random.below(MESSAGES.len())].as_bytes().to_vec();
+    changed(random, bytes)
+}
+
+fn changed(random: &mut Random, mut bytes: Vec<u8>) -> Vec<u8> {
     for _ in 0..random.below(4) {
         let at = random.below(bytes.len() + 1);
         let length = random.below(12).min(bytes.len() - at);
@@ -87,6 +93,44 @@ fn mutated(random: &mut Random) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// What is kept of a wait reads back only as it was written and under its own binding; nothing that is close to it does.
+#[test]
+fn nothing_but_a_state_reads_as_one() {
+    let binding = "files/local/cs1a:00/write 1";
+    let mut random = Random(0x7374_6174_6521_2121);
+    let mut kept = 0;
+    for _ in 0..100_000 {
+        let asked = (random.below(2) == 0).then(HoldId::new);
+        let leg = Leg { call: CallId::new(), round: random.below(20), asked };
+        let written = leg.write(binding);
+        assert_eq!(Leg::read(written.as_bytes(), binding), Some(leg));
+        assert_eq!(Leg::read(written.as_bytes(), "files/eve/cs1a:00/write 1"), None);
+        let changed = changed(&mut random, written.clone().into_bytes());
+        if let Some(read) = Leg::read(&changed, binding) {
+            kept += 1;
+            assert!(changed.ends_with(binding.as_bytes()), "{changed:?}");
+            assert_eq!(Leg::read(read.write(binding).as_bytes(), binding), Some(read));
+        }
+    }
+    assert!(kept > 1_000, "the changes leave too little: {kept}");
+}
+
+/// The name of a task is exactly what we draw: nothing else is looked up, let alone found.
+#[test]
+fn nothing_but_a_name_of_ours_is_a_tasks() {
+    let mut random = Random(0x7461_736b_2121_2121);
+    for _ in 0..100_000 {
+        let name = format!("t{}", state::random());
+        assert!(task::is_name(&name));
+        let changed = changed(&mut random, name.into_bytes());
+        let Ok(changed) = String::from_utf8(changed) else { continue };
+        let is_plain = changed.len() == 65 && changed.bytes().skip(1).all(|byte| byte.is_ascii_hexdigit());
+        assert_eq!(task::is_name(&changed), is_plain && changed.starts_with('t'), "{changed}");
+        let line = serde_json::json!({"id": 1, "method": "tasks/get", "params": {"taskId": changed}}).to_string();
+        assert!(task::About::read(&Envelope::read(&line).unwrap(), "countersign.").is_none(), "{line}");
+    }
 }
 
 /// Bytes that arrive a few at a time.

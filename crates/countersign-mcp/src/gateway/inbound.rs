@@ -15,6 +15,31 @@ use super::words::{self, INTERNAL, INVALID_PARAMS, INVALID_REQUEST, NO_METHOD, P
 use super::{Core, InHand};
 use crate::limits;
 
+/// Where methods begin that ask for nothing.
+const NOTIFICATIONS: &str = "notifications/";
+
+/// Every request of every revision that is the server's business alone.
+const PASSED: [&str; 18] = [
+    "completion/complete",
+    "initialize",
+    "logging/setLevel",
+    "ping",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/templates/list",
+    "resources/unsubscribe",
+    "server/discover",
+    "subscriptions/listen",
+    "tasks/cancel",
+    "tasks/get",
+    "tasks/list",
+    "tasks/result",
+    "tasks/update",
+];
+
 /// A request that goes to the server under an id of ours, otherwise as it came.
 struct Relay {
     id: Id,
@@ -99,7 +124,24 @@ impl Core {
                 let id = envelope.id.and_then(Id::read);
                 self.refuse(caller, id.as_ref(), NO_METHOD, "there is no such method; it is `tools/call`").await;
             }
+            Some(method) if !self.passes(method) => self.refuse_method(method, &envelope, caller).await,
             Some(_) | None => self.pass(line, &envelope, caller).await,
+        }
+    }
+
+    fn passes(&self, method: &str) -> bool {
+        self.pass_unknown || PASSED.contains(&method) || method.starts_with(NOTIFICATIONS)
+    }
+
+    /// SECURITY: nobody knows what a server does by a method that no revision has; it may be another way to its tools.
+    async fn refuse_method(&self, method: &str, envelope: &Envelope<'_>, caller: &Caller) {
+        let method = countersign::show::escape(method);
+        match envelope.id.and_then(Id::read) {
+            Some(id) => {
+                let why = format!("`{method}` is a method of no revision, and does not pass (see `--pass-unknown`)");
+                self.refuse(caller, Some(&id), NO_METHOD, &why).await;
+            }
+            None => self.note(&format!("a message of the client's was dropped: `{method}` is of no revision")),
         }
     }
 

@@ -1,13 +1,17 @@
 //! Listing the server's tools: for the gateway itself, and on the way to the client.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use countersign::{GateError, Refusal, RefusalKind, ToolId};
+use countersign::{GateError, Refusal, RefusalKind};
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
-use super::catalog::{Entry, Listed, read_page};
+use super::catalog::{Entry, Listed, once, read_page};
 use super::message::{Envelope, Id, pick, range_of, splice};
+use super::pins::Seen;
 use super::request::{Era, Request};
 use super::{Core, pins};
 use crate::limits;
@@ -109,34 +113,69 @@ impl Core {
             let page = Page::read(&answer)?;
             tools.extend(read_page(&self.server, &self.identity, &page.tools));
             cursor = page.next.map(|next| next.get().to_owned());
-            if cursor.is_none() {
+            if cursor.is_none() || tools.len() > limits::TOOLS {
                 break;
             }
         }
-        self.see(tools, true).await.map_err(|error| error.to_string())
+        self.see(once(tools), true).await.map(drop).map_err(|error| error.to_string())
     }
 
-    /// Compares definitions with their pins, then lets calls find them.
-    async fn see(&self, tools: Vec<(Arc<str>, Entry)>, is_whole: bool) -> Result<(), GateError> {
-        let store = &**self.gate.store();
-        let known = pins::all(store, &self.server).await?;
-        for (name, entry) in &tools {
-            let Entry::Listed(listed) = entry else { continue };
-            let seen = pins::see(store, &self.server, name, &listed.snapshot, known.get(&**name)).await;
-            match seen.map_err(GateError::from)? {
-                pins::Seen::Before | pins::Seen::First => {}
-                pins::Seen::Changed(old) => {
-                    self.gate.supersede(&old).await?;
-                    let name = countersign::show::escape(name);
-                    self.note(&format!(
-                        "tool `{name}` has changed and is refused until you accept it: {}",
-                        self.how(&name)
-                    ));
-                }
-            }
+    /// Lets calls find definitions, and compares them with their pins. Returns which tools may be used.
+    async fn see(&self, tools: Vec<(Arc<str>, Entry)>, is_whole: bool) -> Result<HashSet<Arc<str>>, GateError> {
+        // One at a time, so that what is new is new once.
+        let _alone = self.seeing.lock().await;
+        let known = pins::all(&**self.gate.store(), &self.server).await?;
+        // SECURITY: first. A call compares what is listed with its pin by itself, whatever comes of the rest.
+        self.catalog.put(tools.clone(), is_whole);
+        let listed = tools.iter().filter_map(|(name, entry)| match entry {
+            Entry::Listed(listed) => Some((name, &**listed)),
+            Entry::Unreadable(_) => None,
+        });
+        let (old, new): (Vec<_>, Vec<_>) = listed.partition(|(name, _)| known.contains_key(&***name));
+        let room = limits::TOOLS.saturating_sub(known.len());
+        if new.len() > room {
+            self.note("the server has named so many tools that further ones are refused");
         }
-        self.catalog.put(tools, is_whole);
-        Ok(())
+        // What changed comes first: nothing that is new may keep it waiting.
+        let mut seen = self.compare(&old, &known).await?;
+        let changed = seen.values().filter_map(|seen| match seen {
+            Seen::Changed(digest) => Some(*digest),
+            Seen::Pinned | Seen::Quarantined => None,
+        });
+        // Each time: a process before this one may have ended between finding a change and voiding anything.
+        let void: HashSet<_> = known.values().filter_map(|(pin, _)| pin.void()).chain(changed).collect();
+        if !void.is_empty() {
+            self.gate.supersede_all(&void).await?;
+        }
+        seen.extend(self.compare(new.get(..room).unwrap_or(&new), &known).await?);
+        let is_usable = |name: &Arc<str>, seen| seen == Seen::Pinned && self.catalog.look_alike(name).is_none();
+        Ok(seen.into_iter().filter_map(|(name, seen)| is_usable(&name, seen).then_some(name)).collect())
+    }
+
+    /// Compares definitions with their pins, many at a time.
+    async fn compare(
+        &self,
+        tools: &[(&Arc<str>, &Listed)],
+        known: &HashMap<String, (pins::Pin, u64)>,
+    ) -> Result<HashMap<Arc<str>, Seen>, GateError> {
+        let compared = tools.iter().map(|(name, listed)| self.compare_one(name, listed, known.get(&***name)).boxed());
+        let compared: Vec<BoxFuture<'_, _>> = compared.collect();
+        stream::iter(compared).buffer_unordered(limits::PINS_AT_ONCE).try_collect().await
+    }
+
+    async fn compare_one(
+        &self,
+        name: &Arc<str>,
+        listed: &Listed,
+        known: Option<&(pins::Pin, u64)>,
+    ) -> Result<(Arc<str>, Seen), GateError> {
+        let seen = pins::see(&self.gate, &self.server, name, &listed.snapshot, known).await?;
+        if let Seen::Changed(_) = seen {
+            let shown = countersign::show::escape(name);
+            let how = self.how(&shown);
+            self.note(&format!("tool `{shown}` has changed and is refused until you accept it: {how}"));
+        }
+        Ok((Arc::clone(name), seen))
     }
 
     fn how(&self, tool: &str) -> String {
@@ -151,6 +190,11 @@ impl Core {
         let stopped = |why: String, listed| {
             Ok(Standing::Stopped(Refusal::new(RefusalKind::Superseded).because(why).by("gateway"), listed))
         };
+        if let Some(other) = self.catalog.look_alike(name) {
+            // SECURITY: of two tools that look the same, nobody can say which would run.
+            let other = countersign::show::escape(&other);
+            return stopped(format!("the server has another tool that looks the same, `{other}`"), None);
+        }
         match (self.catalog.get(name), pin) {
             (Some(Entry::Listed(listed)), Some(pin)) => {
                 if listed.allowing.allows(&listed.snapshot, pin)? {
@@ -169,6 +213,10 @@ impl Core {
                 stopped(format!("the server's definition of this tool cannot be read: {why}"), None)
             }
             (None, Some(_)) => stopped("the server does not list this tool any more".into(), None),
+            // SECURITY: whether it was listed is not known, so neither is what it was.
+            (None, None) if self.catalog.is_full() => {
+                stopped("the server has named so many tools that this one is not on record".into(), None)
+            }
             (None, None) => Ok(Standing::Unknown),
         }
     }
@@ -181,29 +229,43 @@ impl Core {
         let mut edits = vec![(raw, id.0.clone())];
         if envelope.error.is_none() {
             let page = Page::read(answer)?;
-            let seen = self.see(read_page(&self.server, &self.identity, &page.tools), false).await;
-            seen.map_err(|error| error.to_string())?;
-            edits.extend(self.without_hidden(answer, &page));
+            let usable = self.see(read_page(&self.server, &self.identity, &page.tools), false).await;
+            let usable = usable.map_err(|error| error.to_string())?;
+            let shown = self.without_hidden(usable).await.map_err(|error| error.to_string())?;
+            edits.extend(without_others(answer, &page, &shown));
         }
         edits.sort_by_key(|(range, _)| range.start);
         let edits: Vec<_> = edits.iter().map(|(range, with)| (range.clone(), with.as_str())).collect();
         splice(answer, &edits).ok_or_else(broken)
     }
 
-    /// The list without hidden tools; none where it stays as it is.
-    fn without_hidden(&self, answer: &str, page: &Page<'_>) -> Option<(std::ops::Range<usize>, String)> {
-        let policy = self.gate.policy();
-        let hidden = |tool: &&&RawValue| {
-            let [name] = pick(tool.get(), ["name"]).unwrap_or_default();
-            let name = name.and_then(|name| serde_json::from_str::<String>(name.get()).ok());
-            name.is_none_or(|name| policy.hides(&ToolId::on(Arc::clone(&self.server), name)))
-        };
-        if !page.tools.iter().any(|tool| hidden(&tool)) {
-            return None;
+    /// Those tools that no rule hides.
+    async fn without_hidden(&self, mut usable: HashSet<Arc<str>>) -> Result<HashSet<Arc<str>>, GateError> {
+        let names: Vec<Arc<str>> = usable.iter().cloned().collect();
+        for name in self.gate.hidden(&self.server, &names).await? {
+            usable.remove(&name);
         }
-        let left: Vec<&str> = page.tools.iter().filter(|tool| !hidden(tool)).map(|tool| tool.get()).collect();
-        Some((range_of(answer, page.raw.get())?, format!("[{}]", left.join(","))))
+        Ok(usable)
     }
+}
+
+/// The list without hidden tools, and without those that would be refused whatever the rules say: no model is to read what
+/// nobody has accepted. None where it stays as it is.
+fn without_others(
+    answer: &str,
+    page: &Page<'_>,
+    shown: &HashSet<Arc<str>>,
+) -> Option<(std::ops::Range<usize>, String)> {
+    let is_shown = |tool: &&&RawValue| {
+        let [name] = pick(tool.get(), ["name"]).unwrap_or_default();
+        let name = name.and_then(|name| serde_json::from_str::<String>(name.get()).ok());
+        name.is_some_and(|name| shown.contains(&*name))
+    };
+    if page.tools.iter().all(|tool| is_shown(&tool)) {
+        return None;
+    }
+    let left: Vec<&str> = page.tools.iter().filter(is_shown).map(|tool| tool.get()).collect();
+    Some((range_of(answer, page.raw.get())?, format!("[{}]", left.join(","))))
 }
 
 /// One page of a listing.

@@ -30,7 +30,7 @@ mod link;
 mod listing;
 mod message;
 mod outbound;
-mod pins;
+pub(crate) mod pins;
 mod post;
 mod prompt;
 mod prompts;
@@ -52,10 +52,11 @@ use std::time::Duration;
 
 use countersign::{Gate, GateError, HoldId, Limits, Path};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use pins::{Change, Identity, Pinned, accept, changes, pinned_tools};
+pub use pins::{AcceptError, Identity, PinState, Pinned, accept, changes, pinned_after, pinned_tools};
 pub use post::{Address, BadAddress};
 pub use upstream::Upstream;
 
@@ -88,6 +89,7 @@ pub struct Gateway {
     operator: Arc<str>,
     links: Links,
     notes: Notes,
+    pass_unknown: bool,
 }
 
 /// Why a gateway ended.
@@ -114,7 +116,15 @@ impl Gateway {
             operator: Arc::clone(&Path::default().principal),
             links: Arc::new(|_| None),
             notes: Arc::new(|_| {}),
+            pass_unknown: false,
         }
+    }
+
+    /// Passes requests by methods that no revision of the protocol has. What the server does by them is not judged.
+    #[must_use]
+    pub fn pass_unknown(mut self) -> Gateway {
+        self.pass_unknown = true;
+        self
     }
 
     /// The bounds of arguments; the same as the gate's.
@@ -210,6 +220,9 @@ struct Shared {
     operator: Arc<str>,
     links: Links,
     notes: Notes,
+    pass_unknown: bool,
+    /// Held while a listing is compared with its pins.
+    seeing: AsyncMutex<()>,
     retries: Retries,
     /// What the answers of servers at an address may take of our memory.
     budget: Arc<Budget>,
@@ -220,7 +233,8 @@ struct Shared {
 impl Shared {
     /// Reads from the store what gateways before this one left there.
     async fn open(gateway: Gateway) -> Result<Shared, GateError> {
-        let Gateway { gate, server, identity, limits: bounds, wait, run_within, operator, links, notes } = gateway;
+        let Gateway { gate, server, identity, limits: bounds, wait, run_within, operator, links, notes, pass_unknown } =
+            gateway;
         let states = state::prefix(&**gate.store(), &server).await?;
         let (retries, budget) = (Retries::default(), Budget::new(limits::ANSWERS_BYTES));
         let shared = Shared {
@@ -233,11 +247,14 @@ impl Shared {
             operator,
             links,
             notes,
+            pass_unknown,
+            seeing: AsyncMutex::default(),
             retries,
             budget,
             states,
         };
         shared.retries.inherit(&shared).await?;
+        shared.withdraw_unattended().await?;
         Ok(shared)
     }
 

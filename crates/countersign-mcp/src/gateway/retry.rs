@@ -5,11 +5,12 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use countersign::digest::ArgumentDigest;
 use countersign::store::{CallFilter, Expect, Failure, Record, StoreError};
 use countersign::transition::Rejection;
-use countersign::{Call, CallId, CallState, GateError, limits as core_limits};
+use countersign::{Call, CallId, CallState, GateError, Time, limits as core_limits};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 
 use super::{Core, Shared, session_prefix};
@@ -17,6 +18,10 @@ use crate::limits;
 
 /// Where calls whose outcome nobody got are kept among the store's records.
 const NAMESPACE: &str = "gateway";
+/// Where it is kept since when a call has had no client.
+const UNATTENDED: &str = "gateway-unattended";
+/// How long that is kept: by then the call is over in any case, or some gateway has seen to it.
+const MARKED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Locks that identical calls share; others share one seldom.
 const SHARDS: usize = 2_048;
 
@@ -197,16 +202,29 @@ impl Core {
         }
     }
 
-    /// A call lost its client: withdraw it after a while, unless the identical call comes again.
-    pub(super) fn linger(self: &Arc<Self>, call: CallId) {
+    /// A call lost its client: withdraw it after a while, unless the identical call comes again. That it has no client is
+    /// written down, for gateways that come after this one.
+    pub(super) async fn linger(self: &Arc<Self>, call: CallId) {
+        if let Err(error) = self.shared.mark(call).await {
+            self.note(&format!("{call} has lost its client, which could not be written down: {error}"));
+        }
         // Not of the conversation: the hold outlives it.
         let shared = Arc::downgrade(&self.shared);
         tokio::spawn(async move {
             tokio::time::sleep(limits::LINGER).await;
-            let Some(shared) = shared.upgrade().filter(|shared| !shared.retries.is_attended(call)) else { return };
-            // A call that runs or has ended cannot be withdrawn, and need not be.
-            let _ = shared.gate.cancel(call).await;
+            let Some(shared) = shared.upgrade() else { return };
+            if let Err(error) = shared.withdraw_unattended().await {
+                shared.note(&format!("a call without a client could not be withdrawn: {error}"));
+            }
         });
+    }
+
+    /// A client came back to a call.
+    pub(super) async fn attended(&self, call: CallId) -> Result<(), GateError> {
+        match self.gate.store().delete_record(UNATTENDED, &self.mark_of(call), Expect::Any).await {
+            Ok(()) | Err(Failure::Rejected(_)) => Ok(()),
+            Err(Failure::Store(error)) => Err(error.into()),
+        }
     }
 
     fn own_key(&self, digest: &ArgumentDigest) -> String {
@@ -215,6 +233,37 @@ impl Core {
 }
 
 impl Shared {
+    /// Writes down that a call has no client from now on.
+    async fn mark(&self, call: CallId) -> Result<(), GateError> {
+        let store = self.gate.store();
+        let now = store.now().await?.0.to_string();
+        store.put_record(UNATTENDED, &self.mark_of(call), now.as_bytes(), Expect::Any, Some(MARKED)).await?;
+        Ok(())
+    }
+
+    /// Withdraws calls of this server that have had no client for long enough, whichever gateway they came through.
+    pub(super) async fn withdraw_unattended(&self) -> Result<(), GateError> {
+        let store = self.gate.store();
+        let (prefix, now) = (format!("{}/", self.server), store.now().await?);
+        for record in store.records(UNATTENDED, &prefix, None, core_limits::PAGE_ROWS).await? {
+            let since = std::str::from_utf8(&record.value).ok().and_then(|text| text.parse().ok()).map(Time);
+            let call: Option<CallId> = record.key.strip_prefix(&prefix).and_then(|id| id.parse().ok());
+            let (Some(since), Some(call)) = (since, call) else { continue };
+            if since.until(now) < limits::LINGER || self.retries.is_attended(call) {
+                continue;
+            }
+            // Whoever removes the mark withdraws the call. One that runs or has ended cannot be, and need not be.
+            if store.delete_record(UNATTENDED, &record.key, Expect::Version(record.version)).await.is_ok() {
+                let _ = self.gate.cancel(call).await;
+            }
+        }
+        Ok(())
+    }
+
+    fn mark_of(&self, call: CallId) -> String {
+        format!("{}/{call}", self.server)
+    }
+
     /// SECURITY: what one principal left behind is nobody else's. No name of either holds a slash.
     fn key(&self, principal: &str, digest: &ArgumentDigest) -> String {
         format!("{}/{principal}/{digest}", self.server)

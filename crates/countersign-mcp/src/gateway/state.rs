@@ -31,6 +31,25 @@ pub(super) struct Leg {
     pub(super) asked: Option<HoldId>,
 }
 
+impl Leg {
+    /// What is kept of it, for whoever can show this binding.
+    pub(super) fn write(self, binding: &str) -> String {
+        let asked = self.asked.map_or_else(|| NOTHING.to_owned(), |hold| hold.to_string());
+        format!("{} {} {asked} {binding}", self.call, self.round)
+    }
+
+    /// Reads what was kept. None where it is no such thing, or was kept under another binding.
+    pub(super) fn read(value: &[u8], binding: &str) -> Option<Leg> {
+        let mut parts = std::str::from_utf8(value).ok()?.splitn(4, ' ');
+        let (call, round) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let asked = match parts.next()? {
+            NOTHING => None,
+            hold => Some(hold.parse().ok()?),
+        };
+        (parts.next()? == binding).then_some(Leg { call, round, asked })
+    }
+}
+
 /// How every state of this server begins. A server behind us may have states of its own, even one that is a gateway of
 /// another store.
 pub(super) async fn prefix(store: &dyn Store, server: &str) -> Result<String, GateError> {
@@ -65,8 +84,7 @@ impl Core {
         leg: Leg,
     ) -> Result<String, GateError> {
         let name = random();
-        let asked = leg.asked.map_or_else(|| NOTHING.to_owned(), |hold| hold.to_string());
-        let value = format!("{} {} {asked} {}", leg.call, leg.round, self.binding(request, digest));
+        let value = leg.write(&self.binding(request, digest));
         let life = Some(limits::LINGER);
         match self.gate.store().put_record(NAMESPACE, &name, value.as_bytes(), Expect::Absent, life).await {
             Ok(_) => Ok(format!("{}{name}", self.states)),
@@ -84,24 +102,13 @@ impl Core {
         let Some(name) = state.strip_prefix(&*self.states).filter(|name| is_random(name)) else { return Ok(None) };
         let store = self.gate.store();
         let Some(record) = store.record(NAMESPACE, name).await? else { return Ok(None) };
-        let Some(leg) = self.read(&record.value, request, digest) else { return Ok(None) };
+        let Some(leg) = Leg::read(&record.value, &self.binding(request, digest)) else { return Ok(None) };
         // Whoever removes the record has used the state.
         match store.delete_record(NAMESPACE, name, Expect::Version(record.version)).await {
             Ok(()) => Ok(Some(leg)),
             Err(Failure::Rejected(_)) => Ok(None),
             Err(Failure::Store(error)) => Err(error.into()),
         }
-    }
-
-    fn read(&self, value: &[u8], request: &Request, digest: &ArgumentDigest) -> Option<Leg> {
-        let mut parts = std::str::from_utf8(value).ok()?.splitn(4, ' ');
-        let (call, round) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-        let asked = match parts.next()? {
-            NOTHING => None,
-            hold => Some(hold.parse().ok()?),
-        };
-        let leg = Leg { call, round, asked };
-        (parts.next()? == self.binding(request, digest)).then_some(leg)
     }
 
     /// What a state is good for. The digest covers server, tool and arguments; the names are for whoever reads records.

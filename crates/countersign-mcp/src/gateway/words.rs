@@ -90,14 +90,16 @@ pub(crate) fn elicited(hold: HoldId) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{params}}}"#)
 }
 
-/// Says that a call waits, and what to do. Flagged as an error, so that no model takes it for the tool's result.
-pub(crate) fn pending(id: &Id, era: Era, call: &Call) -> String {
+/// Says that a call waits, and what to do; with a link for people, where there is one. Flagged as an error, so that no
+/// model takes it for the tool's result.
+pub(crate) fn pending(id: &Id, era: Era, call: &Call, link: Option<&str>) -> String {
     let text = match (call.state, call.open_hold()) {
         (_, Some(hold)) => format!(
-            "Not run yet: this call waits for a person's approval under {hold}. They decide in `countersign inbox`, or \
-             with `countersign approve {hold}` or `countersign deny {hold}`. Call the tool again with exactly the same \
-             arguments to go on waiting or to get the outcome. Do not try another way.",
-            hold = hold.id
+            "Not run yet: this call waits for a person's approval under {hold}. They decide {at}in `countersign inbox`, \
+             or with `countersign approve {hold}` or `countersign deny {hold}`. Call the tool again with exactly the \
+             same arguments to go on waiting or to get the outcome. Do not try another way.",
+            hold = hold.id,
+            at = link.map_or_else(String::new, |link| format!("at {link} or ")),
         ),
         (CallState::Executing, None) => "Still running: an identical call is being run. Call the tool again with \
              exactly the same arguments to get its outcome."
@@ -122,7 +124,7 @@ pub(crate) fn ended(id: &Id, era: Era, call: &Call) -> String {
         | (CallState::InDoubt | CallState::Resolved | CallState::Succeeded | CallState::Failed, _) => doubt(id, era),
         (CallState::Answered, _) => result(id, era, Tone::Fine, &spoken(call.response.as_ref())),
         (CallState::Pending | CallState::Allowed | CallState::Approved | CallState::Executing, _) => {
-            pending(id, era, call)
+            pending(id, era, call, None)
         }
         (CallState::Denied | CallState::Expired | CallState::Cancelled | CallState::Lapsed, _) => {
             let unknown = Refusal::new(RefusalKind::Unknown);

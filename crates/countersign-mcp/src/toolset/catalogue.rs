@@ -11,6 +11,8 @@ use rmcp::model;
 use super::LeftOut;
 use super::line::Line;
 use super::tool::McpTool;
+use crate::gateway::Identity;
+use crate::gateway::pins::{self, AGENTS, Seen, Snapshot};
 use crate::limits;
 use crate::looks::look;
 
@@ -36,9 +38,20 @@ impl Confirm {
     }
 }
 
+/// What comparing a listing with its pins came to.
+#[derive(Default)]
+struct Compared {
+    /// The tools that nobody may be offered, and why.
+    refused: HashMap<String, String>,
+    /// What is void while they wait to be accepted.
+    void: HashSet<DefinitionDigest>,
+}
+
 /// The tools of one server, as they were listed last.
 pub(super) struct Catalogue {
     server: Arc<str>,
+    /// Which program or address answers under the name.
+    identity: Identity,
     confirm: Confirm,
     trust_hints: bool,
     line: Arc<Line>,
@@ -51,11 +64,24 @@ struct Listed {
     known: HashMap<Arc<str>, Arc<McpTool>>,
     offered: Vec<Arc<McpTool>>,
     left_out: Vec<LeftOut>,
+    /// Whether some of them wait to be accepted.
+    waits: bool,
 }
 
 impl Catalogue {
-    pub(super) fn new(server: Arc<str>, confirm: Confirm, trust_hints: bool, line: Arc<Line>) -> Catalogue {
-        Catalogue { server, confirm, trust_hints, line, listed: Mutex::default() }
+    pub(super) fn new(
+        server: Arc<str>,
+        identity: Identity,
+        confirm: Confirm,
+        trust_hints: bool,
+        line: Arc<Line>,
+    ) -> Catalogue {
+        Catalogue { server, identity, confirm, trust_hints, line, listed: Mutex::default() }
+    }
+
+    /// Whether tools are left out that somebody may accept any moment.
+    pub(super) fn waits(&self) -> bool {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner).waits
     }
 
     pub(super) fn server(&self) -> &Arc<str> {
@@ -73,15 +99,74 @@ impl Catalogue {
 
     /// Takes over a new listing, and voids what was decided about definitions that are no more.
     pub(super) async fn take_over(&self, tools: Vec<model::Tool>, gate: &Gate) {
-        for before in self.replace(tools, gate) {
-            if let Err(error) = gate.supersede(&before).await {
-                // Nothing runs by it all the same: a claim compares definitions itself.
-                tracing::warn!(server = %self.server, %error, "holds and grants of a changed tool could not be voided");
-            }
+        let compared = self.compare(&tools, gate).await;
+        let mut void = self.replace(tools, &compared.refused, gate);
+        void.extend(compared.void);
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner).waits = !compared.refused.is_empty();
+        if void.is_empty() {
+            return;
+        }
+        if let Err(error) = gate.supersede_all(&void).await {
+            // Nothing runs by it all the same: a claim compares definitions itself.
+            tracing::warn!(server = %self.server, %error, "holds and grants of a changed tool could not be voided");
         }
     }
 
-    fn replace(&self, tools: Vec<model::Tool>, gate: &Gate) -> Vec<DefinitionDigest> {
+    /// Compares what is listed with what was pinned, now or by a process before this one. What cannot be compared is
+    /// refused.
+    async fn compare(&self, tools: &[model::Tool], gate: &Gate) -> Compared {
+        let mut compared = Compared::default();
+        let pinned_under = format!("{AGENTS}{}", self.server);
+        let known = match pins::all(&**gate.store(), &pinned_under).await {
+            Ok(known) => known,
+            Err(error) => {
+                let why = format!("what it was cannot be read: {error}");
+                compared.refused = tools.iter().map(|tool| (tool.name.to_string(), why.clone())).collect();
+                return compared;
+            }
+        };
+        compared.void = known.values().filter_map(|(pin, _)| pin.void()).collect();
+        let mut times: HashMap<&str, usize> = HashMap::new();
+        for tool in tools {
+            *times.entry(&tool.name).or_default() += 1;
+        }
+        // What is listed twice, or cannot be defined, is left out for that.
+        for tool in tools.iter().filter(|tool| times.get(&*tool.name) == Some(&1)) {
+            let Ok(definition) = self.define(tool) else { continue };
+            let refused = match self.snapshot(tool, &definition) {
+                Err(why) => Some(why),
+                Ok(_) if !known.contains_key(&*tool.name) && known.len() >= limits::TOOLS => {
+                    Some("the server has named too many tools".to_owned())
+                }
+                Ok(snapshot) => {
+                    match pins::see(gate, &pinned_under, &tool.name, &snapshot, known.get(&*tool.name)).await {
+                        Ok(Seen::Pinned) => None,
+                        Ok(Seen::Changed(_) | Seen::Quarantined) => Some(format!(
+                            "the server changed what it is, and nobody accepted that yet (`countersign gateway accept \
+                             {pinned_under} {}`)",
+                            countersign::show::escape(&tool.name)
+                        )),
+                        Err(error) => Some(format!("what it is could not be pinned: {error}")),
+                    }
+                }
+            };
+            compared.refused.extend(refused.map(|why| (tool.name.to_string(), why)));
+        }
+        compared
+    }
+
+    fn snapshot(&self, tool: &model::Tool, definition: &Definition) -> Result<Snapshot, String> {
+        let raw = serde_json::value::to_raw_value(tool).map_err(|error| error.to_string())?;
+        let digest = definition.digest();
+        Ok(Snapshot { definition: pins::pinned(&raw)?, identity: self.identity.clone(), digest })
+    }
+
+    fn replace(
+        &self,
+        tools: Vec<model::Tool>,
+        refused: &HashMap<String, String>,
+        gate: &Gate,
+    ) -> HashSet<DefinitionDigest> {
         let mut looks: HashMap<String, Vec<String>> = HashMap::new();
         for tool in &tools {
             looks.entry(look(&tool.name)).or_default().push(tool.name.to_string());
@@ -89,11 +174,11 @@ impl Catalogue {
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         listed.offered.clear();
         listed.left_out.clear();
-        let mut superseded = Vec::new();
+        let mut superseded = HashSet::new();
         for tool in tools {
             let name: Arc<str> = tool.name.as_ref().into();
             let alike = looks.get(&look(&name)).map_or(&[][..], Vec::as_slice);
-            match self.place(&mut listed, &tool, gate, &mut superseded) {
+            match self.place(&mut listed, &tool, refused.get(&*name), gate, &mut superseded) {
                 // SECURITY: of two tools with one name, or with names that look the same, nobody can say which would run.
                 Ok(_) if alike.len() > 1 => {
                     let other = alike.iter().find(|other| **other != *name);
@@ -123,10 +208,11 @@ impl Catalogue {
         &self,
         listed: &mut Listed,
         tool: &model::Tool,
+        refused: Option<&String>,
         gate: &Gate,
-        superseded: &mut Vec<DefinitionDigest>,
+        superseded: &mut HashSet<DefinitionDigest>,
     ) -> Result<Arc<McpTool>, String> {
-        let definition = match self.define(tool) {
+        let definition = match refused.map_or_else(|| self.define(tool), |why| Err(why.clone())) {
             Ok(definition) => definition,
             Err(why) => {
                 // SECURITY: what was approved of the tool as it was must not run the tool as it is.

@@ -163,6 +163,8 @@ impl Keeper {
                     return "the server stopped telling about its tools".into();
                 },
                 () = changed.notified() => {}
+                // Somebody may have accepted what was left out.
+                () = tokio::time::sleep(limits::LOOK_AGAIN), if self.catalogue.waits() => {}
             }
             if let Err(error) = self.list(&peer).await {
                 return format!("the server could not list its tools: {error}").into();

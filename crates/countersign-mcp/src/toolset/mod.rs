@@ -9,7 +9,7 @@ mod line;
 mod link;
 mod result;
 mod server;
-mod tool;
+pub(crate) mod tool;
 mod wire;
 
 use std::fmt;
@@ -26,7 +26,8 @@ use link::Link;
 /// The tools of a connected server. Cheap to clone; the server is let go, and a program ended, with the last clone.
 ///
 /// The tools are those the server lists now. One that appears later is offered and judged like any other. One whose
-/// definition changes loses its holds and grants, and is asked about from then on, whatever rules allow.
+/// definition changes, now or while nobody looked, loses its holds and grants and is not offered until somebody accepts it;
+/// one that changed before our eyes is asked about even then, whatever rules allow.
 #[derive(Clone)]
 pub struct McpToolset {
     catalogue: Arc<Catalogue>,

@@ -22,6 +22,7 @@ use super::error::ConnectError;
 use super::line::{Line, Other};
 use super::link::Keeper;
 use super::wire::{Http, Pipes, Program, Seat};
+use crate::gateway::Identity;
 use crate::limits;
 
 /// How an MCP server is reached, and what the operator says about it.
@@ -29,6 +30,7 @@ use crate::limits;
 pub struct McpServer {
     name: Arc<str>,
     way: Option<Way>,
+    identity: Option<Identity>,
     confirm: Confirm,
     trust_hints: bool,
     call_within: Duration,
@@ -59,6 +61,7 @@ impl McpServer {
         McpServer {
             name,
             way,
+            identity: None,
             confirm: Confirm::None,
             trust_hints: false,
             call_within: limits::CALL_WITHIN,
@@ -164,16 +167,26 @@ impl McpServer {
         self
     }
 
+    /// Says which program or address answers, where the way to it does not say so itself: one that is started by another.
+    #[must_use]
+    pub fn identity(mut self, identity: Identity) -> McpServer {
+        self.identity = Some(identity);
+        self
+    }
+
     /// Connects, lists the tools, and stays connected for as long as the toolset lives.
     ///
     /// The gate is the one that judges the calls: it refuses tools it could not judge, and it is told when a definition
-    /// changes. Fails if the server cannot be reached now; one that goes away later is connected to again.
+    /// changes. Definitions are pinned in its store; one that differs from its pin is not offered until somebody
+    /// [accepts](crate::gateway::accept) it under the name `agents:` and the server's. Fails if the server cannot be reached now; one that goes away later is connected to again.
     pub async fn connect(self, gate: &Gate) -> Result<McpToolset, ConnectError> {
         let way = self.way.ok_or_else(|| ConnectError::Nowhere(Arc::clone(&self.name)))?;
         let (other, at_other_end) = watch::channel(Other::Nobody("it is not connected yet".into()));
         let (broken, found_broken) = watch::channel(0);
         let line = Arc::new(Line::new(at_other_end, broken, self.call_within, self.result_bytes));
-        let catalogue = Arc::new(Catalogue::new(Arc::clone(&self.name), self.confirm, self.trust_hints, line));
+        let identity = self.identity.unwrap_or_else(|| way.identity());
+        let catalogue = Catalogue::new(Arc::clone(&self.name), identity, self.confirm, self.trust_hints, line);
+        let catalogue = Arc::new(catalogue);
         let keeper = Keeper {
             server: self.name,
             way,
@@ -199,6 +212,17 @@ impl fmt::Debug for McpServer {
 pub(super) enum Way {
     Program(Program),
     Address(Address),
+}
+
+impl Way {
+    fn identity(&self) -> Identity {
+        match self {
+            Way::Program(program) => {
+                Identity::of_command(std::iter::once(&program.command).chain(&program.args).map(String::as_str))
+            }
+            Way::Address(address) => Identity::of_address(address.url.reveal()),
+        }
+    }
 }
 
 /// How often a stream that was cut is taken up again. Without an end, a call would hang on a server that is gone.

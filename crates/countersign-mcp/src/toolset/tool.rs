@@ -68,7 +68,7 @@ impl Tool for McpTool {
 }
 
 /// What the server's own words call for. They only raise: nothing it says makes a call go unasked.
-fn claimed(definition: &Definition) -> Declared {
+pub(crate) fn claimed(definition: &Definition) -> Declared {
     let destructive = definition.annotations.as_ref().and_then(|claims| claims.field("destructiveHint"));
     match destructive.is_some_and(|claim| claim.as_str() == "true") {
         true => Declared::Ask,

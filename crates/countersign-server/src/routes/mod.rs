@@ -14,6 +14,7 @@ mod sessions;
 mod socket;
 mod system;
 mod tokens;
+mod tools;
 mod who;
 
 use countersign_api::wire::Code;
@@ -38,6 +39,7 @@ pub(crate) fn table() -> Vec<Route> {
         insights::routes(),
         audit::routes(),
         tokens::routes(),
+        tools::routes(),
         deliveries::routes(),
         system::routes(),
         dialects::routes(),

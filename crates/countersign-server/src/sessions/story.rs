@@ -339,6 +339,9 @@ fn told(event: &Event, call: &Arc<Call>) -> Option<SessionEvent> {
         | EventName::HaltLifted
         | EventName::AccessRefused
         | EventName::AccessChanged
+        | EventName::ToolPinned
+        | EventName::ToolChanged
+        | EventName::ToolAccepted
         | EventName::CheckpointSigned => None,
     }
 }

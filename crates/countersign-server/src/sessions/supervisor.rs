@@ -216,6 +216,9 @@ fn may_wake(name: EventName) -> bool {
         | EventName::HaltLifted
         | EventName::AccessRefused
         | EventName::AccessChanged
+        | EventName::ToolPinned
+        | EventName::ToolChanged
+        | EventName::ToolAccepted
         | EventName::CheckpointSigned => false,
     }
 }

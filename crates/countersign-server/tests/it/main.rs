@@ -24,3 +24,4 @@ mod sessions_stream;
 mod stage;
 mod stores;
 mod tls;
+mod tools;

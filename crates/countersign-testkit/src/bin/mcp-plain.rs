@@ -1,7 +1,8 @@
 //! `mcp-plain LOG`: a small MCP server that speaks raw JSON lines.
 //!
 //! Every effect is a line in the file LOG, so that a test can count what really ran. While a file `LOG.changed` is there
-//! one tool is described differently; while `LOG.extra` is there one more is listed.
+//! one tool is described differently; while `LOG.extra` is there one more is listed; while `LOG.many` says `NAME COUNT`, so
+//! many more are.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, Write as _};
@@ -74,7 +75,11 @@ impl Server {
             false => TOOLS.to_owned(),
         };
         let extra = r#",{"name":"late","inputSchema":{"type":"object"}}"#;
-        if self.is_there("extra") { tools + extra } else { tools }
+        let tools = if self.is_there("extra") { tools + extra } else { tools };
+        let named = std::fs::read_to_string(format!("{}.many", self.log)).unwrap_or_default();
+        let many = named.split_once(' ').and_then(|(name, count)| Some((name, count.parse::<usize>().ok()?)));
+        let many = many.into_iter().flat_map(|(name, count)| (0..count).map(move |number| (name, number)));
+        tools + &many.map(|(name, number)| format!(r#",{{"name":"{name}{number}"}}"#)).collect::<String>()
     }
 
     fn call(&mut self, id: &Value, params: &Value) -> io::Result<()> {
@@ -95,6 +100,12 @@ impl Server {
                     "params": {"mode": "form", "message": "May I?", "requestedSchema": {"type": "object"}}});
                 self.say(&question.to_string())?;
                 self.done(id, "asked")
+            }
+            "flood" => {
+                for _ in 0..20_000 {
+                    self.say(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#)?;
+                }
+                self.done(id, "flood")
             }
             "have-asked" => {
                 let question = json!({"method": "elicitation/create",

@@ -90,6 +90,11 @@ pub trait Backend: Send + Sync {
     /// Reads a call.
     async fn get(&self, id: CallId) -> Result<Arc<Call>, GateError>;
 
+    /// Which of a server's tools a rule hides, where the rules are not in this process.
+    async fn hidden(&self, _server: &str, _names: &[Arc<str>]) -> Result<Vec<Arc<str>>, GateError> {
+        Err(GateError::Remote("say which tools are hidden"))
+    }
+
     /// What can be read and kept here: calls, and the records of whoever runs on this gate.
     fn store(&self) -> &Arc<dyn Store>;
 }

@@ -409,8 +409,10 @@ impl Local {
     }
 
     /// SECURITY: a grant covers no other definition; revoked, it does not come back when the old one is put back either.
-    pub(crate) async fn void_grants(&self, old: &DefinitionDigest) -> Result<(), GateError> {
-        let made_for_it = |grant: &Grant| grant.definition.as_ref() == Some(old) && grant.revoked.is_none();
+    pub(crate) async fn void_grants(&self, old: &HashSet<DefinitionDigest>) -> Result<(), GateError> {
+        let made_for_it = |grant: &Grant| {
+            grant.revoked.is_none() && grant.definition.is_some_and(|definition| old.contains(&definition))
+        };
         for grant in self.store.grants().await?.into_iter().filter(made_for_it) {
             self.store.run(Op::Revoke { grant: grant.id, by: Who::program("program:gate") }).await?;
         }

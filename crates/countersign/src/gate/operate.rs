@@ -1,9 +1,10 @@
 //! What people, operators and toolsets do with a gate, beside the path of a call.
 
+use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 
 use crate::approver::Hold;
-use crate::call::{Call, Chain};
+use crate::call::{Call, CallState, Chain, ToolId};
 use crate::digest::DefinitionDigest;
 use crate::event::{Cursor, Draft, Event, EventName};
 use crate::gate::{Decided, Gate, GateError, GrantPreview, local};
@@ -65,19 +66,26 @@ impl Gate {
         self.backend.run(Op::Cancel { call: id, refusal: Refusal::new(RefusalKind::Cancelled) }).await
     }
 
+    /// Withdraws a call that does not run yet, and says why. Behind a remote gate the reason stays here.
+    pub async fn cancel_because(&self, id: CallId, refusal: Refusal) -> Result<Arc<Call>, GateError> {
+        self.backend.run(Op::Cancel { call: id, refusal }).await
+    }
+
     /// Withdraws every waiting call the filter names. Returns how many.
     pub async fn cancel_all(&self, filter: CallFilter) -> Result<usize, GateError> {
         let any = |_: &Call| true;
-        self.withdraw(filter, &Refusal::new(RefusalKind::Cancelled), any).await
+        let waiting = CallFilter { holding: true, ..filter };
+        self.withdraw(waiting, &Refusal::new(RefusalKind::Cancelled), any).await
     }
 
     /// Withdraws every waiting call of one run, among those the filter names. Returns how many.
     pub async fn cancel_run(&self, run: &str, filter: CallFilter) -> Result<usize, GateError> {
         let of_run = |call: &Call| call.facts.path.run.as_deref() == Some(run);
-        self.withdraw(filter, &Refusal::new(RefusalKind::Cancelled), of_run).await
+        let waiting = CallFilter { holding: true, ..filter };
+        self.withdraw(waiting, &Refusal::new(RefusalKind::Cancelled), of_run).await
     }
 
-    /// Withdraws the waiting calls of a filter that a test picks. Returns how many.
+    /// Withdraws the calls of a filter that a test picks. Returns how many.
     async fn withdraw(
         &self,
         filter: CallFilter,
@@ -85,7 +93,7 @@ impl Gate {
         picks: impl Fn(&Call) -> bool,
     ) -> Result<usize, GateError> {
         let mut withdrawn = 0;
-        let mut filter = CallFilter { holding: true, limit: Some(limits::PAGE_ROWS), ..filter };
+        let mut filter = CallFilter { limit: Some(limits::PAGE_ROWS), ..filter };
         loop {
             let calls = self.store().calls(filter.clone()).await?;
             let Some(last) = calls.last() else { return Ok(withdrawn) };
@@ -132,18 +140,41 @@ impl Gate {
         }
     }
 
-    /// A tool's definition changed: calls that wait for the old one are withdrawn, and its grants are revoked.
+    /// A tool's definition changed: calls of the old one that do not run yet are withdrawn, and its grants are revoked.
     ///
     /// Returns how many calls were withdrawn. Behind a remote gate the grants are left to the server's operator: they
     /// cover no other definition.
     pub async fn supersede(&self, old: &DefinitionDigest) -> Result<usize, GateError> {
+        self.supersede_all(&HashSet::from([*old])).await
+    }
+
+    /// Does the same for many definitions at once. Doing it again is no error, and finds only what came since.
+    pub async fn supersede_all(&self, old: &HashSet<DefinitionDigest>) -> Result<usize, GateError> {
         let refusal = Refusal::new(RefusalKind::Superseded).because("the tool's definition changed");
-        let is_old = |call: &Call| call.definition.as_ref() == Some(old);
-        let withdrawn = self.withdraw(CallFilter::default(), &refusal, is_old).await?;
+        let is_old = |call: &Call| call.definition.is_some_and(|definition| old.contains(&definition));
+        let state = |state| CallFilter { state: Some(state), ..CallFilter::default() };
+        let mut withdrawn = 0;
+        // In the order in which calls move on, so that none slips from one list into the next unseen.
+        for filter in [
+            CallFilter { holding: true, ..CallFilter::default() },
+            state(CallState::Approved),
+            state(CallState::Allowed),
+        ] {
+            withdrawn += self.withdraw(filter, &refusal, is_old).await?;
+        }
         if let Some(local) = &self.local {
             local.void_grants(old).await?;
         }
         Ok(withdrawn)
+    }
+
+    /// Records something that changes no call, such as what became of a tool. A server's log is its own, so behind a
+    /// remote gate nothing is recorded.
+    pub async fn note(&self, draft: Draft) -> Result<(), GateError> {
+        if let Some(local) = &self.local {
+            local.store.run(Op::Note { chain: Chain::system(), draft }).await?;
+        }
+        Ok(())
     }
 
     /// The policy in force. A remote gate does not know its server's, and has one that asks about everything in its place.
@@ -153,6 +184,16 @@ impl Gate {
             Some(local) => local.policy.load_full(),
             None => Arc::clone(&UNKNOWN),
         }
+    }
+
+    /// Which of a server's tools a rule hides. A remote gate asks its server.
+    pub async fn hidden(&self, server: &str, names: &[Arc<str>]) -> Result<HashSet<Arc<str>>, GateError> {
+        let Some(local) = &self.local else {
+            return Ok(self.backend.hidden(server, names).await?.into_iter().collect());
+        };
+        let policy = local.policy.load();
+        let hides = |name: &&Arc<str>| policy.hides(&ToolId::on(server, Arc::clone(name)));
+        Ok(names.iter().filter(hides).cloned().collect())
     }
 
     /// Puts another policy in force, for the next judging and for every claim.

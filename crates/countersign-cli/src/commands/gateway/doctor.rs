@@ -1,5 +1,6 @@
 //! `countersign gateway doctor`.
 
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -84,6 +85,8 @@ struct Tool {
     effect: Effect,
     rules: Vec<Arc<str>>,
     hidden: bool,
+    /// Other servers with a tool whose name is or looks the same: a model may take one for the other.
+    also_on: Vec<String>,
 }
 
 /// Looks and tells.
@@ -92,7 +95,11 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     let pinned = gateway::pinned_tools(&**desk.store()).await?;
     let at = desk.store().now().await?;
     let policy = desk.gate.policy();
-    let tools = pinned.iter().map(|pinned| judged(&policy, pinned, at)).collect();
+    let mut looks: HashMap<String, BTreeSet<&str>> = HashMap::new();
+    for tool in &pinned {
+        looks.entry(tool.look()).or_default().insert(tool.server_in_rules());
+    }
+    let tools = pinned.iter().map(|pinned| judged(&policy, pinned, &looks, at)).collect();
     let findings = Findings { clients: look(&pinned), configured: configured(&args.place), tools };
     match form {
         Form::Json => Ok(out::json(&findings)?),
@@ -100,9 +107,11 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     }
 }
 
-fn judged(policy: &Policy, pinned: &Pinned, at: countersign::Time) -> Tool {
+fn judged(policy: &Policy, pinned: &Pinned, looks: &HashMap<String, BTreeSet<&str>>, at: countersign::Time) -> Tool {
+    let others = looks.get(&pinned.look()).into_iter().flatten();
+    let also_on = others.filter(|server| **server != pinned.server_in_rules()).map(|server| (*server).to_owned());
     let facts = Facts {
-        tool: ToolId::on(pinned.server.as_str(), pinned.tool.as_str()),
+        tool: ToolId::on(pinned.server_in_rules(), pinned.tool.as_str()),
         toolset: None,
         arguments: Json::empty(),
         path: Whence::default(),
@@ -119,6 +128,7 @@ fn judged(policy: &Policy, pinned: &Pinned, at: countersign::Time) -> Tool {
         effect: if pinned.is_quarantined() { Effect::Deny } else { verdict.effect },
         rules: verdict.because().iter().map(|because| Arc::clone(&because.rule)).collect(),
         hidden: policy.hides(&facts.tool),
+        also_on: also_on.collect(),
     }
 }
 
@@ -235,6 +245,10 @@ fn tool_row(tool: &Tool) -> Vec<Cell> {
     let because = match tool.changed {
         true => format!("it has changed: countersign gateway accept {} {}", tool.server, tool.tool),
         false => tool.rules.iter().map(|rule| &**rule).collect::<Vec<_>>().join(", "),
+    };
+    let because = match tool.also_on.is_empty() {
+        true => because,
+        false => format!("{because}; careful: there is one of this look on {}, too", tool.also_on.join(", ")),
     };
     let hidden = if tool.hidden { ", hidden" } else { "" };
     let says = format!("{}{hidden}", tool.effect.as_str());

@@ -282,6 +282,6 @@ fn key_of(call: CallId) -> String {
     format!("of-{call}")
 }
 
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     name.strip_prefix(MARK).is_some_and(is_random)
 }

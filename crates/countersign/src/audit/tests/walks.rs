@@ -33,8 +33,8 @@ fn every_log_a_store_writes_is_a_walk() {
     }
     assert_eq!(states.len(), crate::CallState::ALL.len(), "the random lives reach every state: {states:?}");
     let unreached: Vec<_> = EventName::ALL.iter().filter(|name| !names.contains_key(name.as_str())).collect();
-    use EventName::{AccessChanged, GrantRevoked, PolicyLoaded, PolicyRejected};
-    let elsewhere = [GrantRevoked, PolicyLoaded, PolicyRejected, AccessChanged];
+    use EventName::{AccessChanged, GrantRevoked, PolicyLoaded, PolicyRejected, ToolAccepted, ToolChanged, ToolPinned};
+    let elsewhere = [GrantRevoked, PolicyLoaded, PolicyRejected, AccessChanged, ToolPinned, ToolChanged, ToolAccepted];
     assert_eq!(unreached, elsewhere.iter().collect::<Vec<_>>(), "and write every event of a call: {names:?}");
 }
 

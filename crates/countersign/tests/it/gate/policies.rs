@@ -54,16 +54,27 @@ async fn a_changed_definition_ends_its_holds_and_grants() {
         let proposal = Proposal::new(tool.definition().tool.name.clone(), format!(r#"{{"n":{n}}}"#)).session("s1");
         desk.gate.submit(tool, proposal).await.unwrap()
     };
+    let mut bound = Vec::new();
     for tool in [&old, &other] {
-        let first = submit(tool, 1).await;
-        desk.ann(&first, remember(Remember::session())).await.unwrap();
-        assert_eq!(submit(tool, 1).await.state, CallState::Allowed);
+        let approved = submit(tool, 1).await;
+        desk.ann(&approved, remember(Remember::session())).await.unwrap();
+        let allowed = submit(tool, 1).await;
+        assert_eq!(allowed.state, CallState::Allowed);
+        bound.push([approved, allowed, submit(tool, 2).await]);
     }
-    let (waiting, unrelated) = (submit(&old, 2).await, submit(&other, 2).await);
-    assert_eq!(desk.gate.supersede(&old.definition().digest()).await.unwrap(), 1);
-    let ended = desk.now(&waiting).await;
-    assert_eq!((ended.state, kind(&ended)), (CallState::Cancelled, Some(RefusalKind::Superseded)));
-    assert_eq!(desk.now(&unrelated).await.state, CallState::Pending);
+    // Nothing is claimed while all is halted, but what is void is void: lifting the halt brings none of it back.
+    desk.gate.halt(None, "ann", None).await.unwrap();
+    assert_eq!(desk.gate.supersede(&old.definition().digest()).await.unwrap(), 3);
+    desk.gate.lift(None, "ann").await.unwrap();
+    for call in &bound[0] {
+        let ended = desk.now(call).await;
+        assert_eq!((ended.state, kind(&ended)), (CallState::Cancelled, Some(RefusalKind::Superseded)));
+    }
+    let mut unrelated = Vec::new();
+    for call in &bound[1] {
+        unrelated.push(desk.now(call).await.state);
+    }
+    assert_eq!(unrelated, [CallState::Approved, CallState::Allowed, CallState::Pending]);
     assert_eq!(submit(&new, 1).await.state, CallState::Pending, "the new definition has no grant");
     assert_eq!(submit(&old, 1).await.state, CallState::Pending, "and putting the old one back revives none");
     assert_eq!(submit(&other, 1).await.state, CallState::Allowed);
