@@ -96,7 +96,7 @@ async fn decided(answer: Answer) -> (Desk, Arc<Call>) {
 /// What people write with a decision. What is meant for the tool or the model reaches it as it was written.
 #[tokio::test(start_paused = true)]
 async fn the_words_of_a_decision_are_masked_in_the_log_alone() {
-    let (desk, _) = decided(Answer::deny(&says())).await;
+    let (desk, _) = decided(Answer::deny(says())).await;
     nowhere(&desk, "deny").await;
     let payload = json(&format!(r#"{{"api_key":"{CANARY}"}}"#));
     let (desk, call) =
