@@ -18,5 +18,6 @@ export default defineConfig({
   },
   server: { proxy: { '/v1': { target: server, changeOrigin: true }, '/openapi.json': server } },
   resolve: process.env.VITEST ? { conditions: ['browser'] } : undefined,
-  test: { include: ['src/**/*.test.ts'], environment: 'happy-dom' },
+  // A busy machine takes its time to load modules; that is no failure.
+  test: { include: ['src/**/*.test.ts'], environment: 'happy-dom', testTimeout: 60_000 },
 })
