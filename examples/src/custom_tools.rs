@@ -49,7 +49,7 @@ async fn from_the_file() -> Result<()> {
         agent = agent.shared_tool(tool);
     }
     let (_, read) = crate::converse(&agent.build()?, "How many words?").await?;
-    assert!(read[1].contains("not today"), "{read:?}");
+    assert!(read.iter().any(|answer| answer.contains("not today")), "{read:?}");
     Ok(())
 }
 
