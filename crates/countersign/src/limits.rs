@@ -54,6 +54,32 @@ impl Default for Limits {
     }
 }
 
+/// How many calls wait. Those of one principal and in all may lag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// In the same session; none where there is no session.
+    pub in_session: u64,
+    /// Of the same principal.
+    pub of_agent: u64,
+    /// In all.
+    pub in_all: u64,
+}
+
+impl Waiting {
+    /// Why no further call may wait, if none may.
+    pub fn beyond(&self, limits: &Limits) -> Option<String> {
+        let Waiting { in_session, of_agent, in_all } = *self;
+        let beyond = in_session >= limits.pending_per_session
+            || of_agent >= limits.pending_per_agent
+            || in_all >= limits.pending_total;
+        beyond.then(|| {
+            format!(
+                "{in_session} calls of this session, {of_agent} of this agent and {in_all} in all are waiting already"
+            )
+        })
+    }
+}
+
 /// Bytes of a policy or configuration file.
 pub const POLICY_BYTES: usize = 1024 * 1024;
 /// Rules of one policy, agents' own included.

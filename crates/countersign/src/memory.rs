@@ -15,11 +15,10 @@ use crate::digest::{ArgumentDigest, EventHash};
 use crate::event::{Cursor, Draft, Event, EventName, Head};
 use crate::grant::{Grant, Scope};
 use crate::id::{CallId, GrantId, HoldId};
-use crate::limits;
+use crate::limits::{self, Waiting};
 use crate::refusal::{Refusal, RefusalKind};
 use crate::store::{
     Applied, CallFilter, EventFilter, Expect, Failure, Halted, MovedHeads, Op, Order, Record, State, Store, StoreError,
-    Waiting,
 };
 use crate::time::{Clock, SystemClock, Time};
 use crate::transition::Rejection;

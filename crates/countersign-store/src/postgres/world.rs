@@ -11,8 +11,9 @@ use countersign::digest::{ArgumentDigest, EventHash};
 use countersign::event::{Draft, Event, EventName, Head};
 use countersign::grant::{Grant, Scope};
 use countersign::id::{CallId, GrantId, HoldId};
+use countersign::limits::Waiting;
 use countersign::refusal::{Refusal, RefusalKind};
-use countersign::store::{Halted, MovedHeads, State, StoreError, Waiting};
+use countersign::store::{Halted, MovedHeads, State, StoreError};
 use countersign::time::Time;
 
 use super::batch::Counted;

@@ -10,8 +10,9 @@ use countersign::digest::ArgumentDigest;
 use countersign::event::{Draft, EventName, Head};
 use countersign::grant::Grant;
 use countersign::id::{CallId, GrantId, HoldId};
+use countersign::limits::Waiting;
 use countersign::refusal::Refusal;
-use countersign::store::{Halted, MovedHeads, State, StoreError, Waiting};
+use countersign::store::{Halted, MovedHeads, State, StoreError};
 use countersign::time::Time;
 use rusqlite::{Connection, OptionalExtension as _, Params, params};
 
