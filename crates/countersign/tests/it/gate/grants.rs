@@ -408,7 +408,8 @@ async fn a_grant_releases_no_more_than_its_uses() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_releases_more_than_one_page() {
     let many = limits::PAGE_ROWS + 1;
-    let room = Limits { pending_per_session: many as u64 + 2, pending_total: many as u64 + 2, ..Limits::default() };
+    let most = many as u64 + 2;
+    let room = Limits { pending_per_session: most, pending_per_agent: most, pending_total: most, ..Limits::default() };
     let desk = Desk::build(|builder| builder.limits(room).decided_elsewhere());
     for _ in 0..many {
         desk.submit("{}").await;
