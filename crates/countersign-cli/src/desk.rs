@@ -110,7 +110,7 @@ mod tests {
         let lax = || Policy::from_yaml("otherwise: allow").unwrap();
         let version = Arc::clone(lax().version());
         store.run(Op::SetPolicy { version, source: "otherwise: allow".into(), by: "olga".into() }).await.unwrap();
-        let folder = Policy::from_yaml("rules: [{ id: no-drops, deny: drop }]").unwrap();
+        let folder = Policy::from_yaml("otherwise: allow\nrules: [{ id: no-drops, deny: drop }]").unwrap();
         let mut config = Config::default();
         config.policy = lax().tightened_by("folder", folder);
         let builder = begin_gate(store, &Settings { config, file: None }).await.ok().unwrap();

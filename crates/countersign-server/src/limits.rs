@@ -14,6 +14,8 @@ pub const CONNECTIONS: usize = 12_000;
 pub const STREAMS: usize = 100;
 /// Requests at once in which one principal waits for people.
 pub const WAITS: usize = 500;
+/// Requests at once of one principal to MCP servers: a client that repeats itself joins its own call, and each waits.
+pub const EXCHANGES: usize = 2_000;
 /// Bytes of a request's line and headers.
 pub const HEADER_BYTES: usize = 16 * 1024;
 /// How long a request's headers may take, and how long a connection may say nothing.

@@ -98,9 +98,9 @@ impl Rates {
         place(&self.streams, whose.into(), limits::STREAMS, "too many open streams")
     }
 
-    /// A principal waits for people.
-    pub(crate) fn wait(&self, whose: impl Into<Whose>) -> Result<StreamPlace, Refused> {
-        place(&self.waits, whose.into(), limits::WAITS, "too many requests that wait")
+    /// A principal waits for people, as one of at most so many.
+    pub(crate) fn wait(&self, whose: impl Into<Whose>, most: usize) -> Result<StreamPlace, Refused> {
+        place(&self.waits, whose.into(), most, "too many requests that wait")
     }
 
     /// How many streams are open.

@@ -157,6 +157,7 @@ async fn tools_run_as_the_server_only_if_said_twice_and_then_it_shows() {
     let said = serve(&twice, &[]);
     assert!(said.contains(FLAG), "the configuration alone is not enough either: {said}");
 
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let config = twice.to_str().unwrap();
     let server = Serving::start(&bed, &["--config", config, FLAG]);
     for (role, shown) in [("approver", true), ("operator", true), ("agent", false)] {

@@ -38,16 +38,23 @@ async fn a_call_over_http_is_in_doubt_only_if_it_was_sent() {
     let (doubtful, ()) = tokio::join!(bed.call(&toolset, "sleeps", r#"{"file":"began"}"#), stop);
     assert_eq!(doubtful.state, CallState::InDoubt, "{doubtful:?}");
 
-    let failed = bed.call(&toolset, "writes", r#"{"file":"a"}"#).await;
-    match &failed.outcome {
-        Some(Outcome::Failed { error, .. }) => assert!(error.contains("nothing was done"), "{error}"),
-        other => panic!("{other:?}"),
+    // A connection may be left of which nobody has heard yet that it is gone: what is sent on it is in doubt, too.
+    for attempt in ["a", "b", "c", "d"] {
+        let failed = bed.call(&toolset, "writes", &format!(r#"{{"file":"{attempt}"}}"#)).await;
+        assert!(!bed.file(attempt).exists());
+        match &failed.outcome {
+            Some(Outcome::MayHaveApplied { .. }) if attempt != "d" => {}
+            Some(Outcome::Failed { error, .. }) => {
+                assert!(error.contains("nothing was done"), "{error}");
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
     }
-    assert!(!bed.file("a").exists());
 
     let (_, _serving) = bed.listening(Era::Every, &address);
-    bed.output(&toolset, "writes", r#"{"file":"b"}"#).await;
-    assert!(bed.file("b").exists());
+    bed.output(&toolset, "writes", r#"{"file":"again"}"#).await;
+    assert!(bed.file("again").exists());
 }
 
 /// A session that the server forgot was not used for the call: it is sent in a new one.

@@ -123,7 +123,7 @@ async fn take(State(app): State<App>, mut request: Request) -> Response {
         Ok(body) => body,
         Err(rejection) => return rejection.into_response(),
     };
-    let place = match app.rates.wait(Whose::agent(&caller.principal)) {
+    let place = match app.rates.wait(Whose::agent(&caller.principal), limits::EXCHANGES) {
         Ok(place) => place,
         Err(refused) => return refused.into_response(),
     };

@@ -136,7 +136,7 @@ async fn read(
     let call = own(&app, &caller.0, id).await?;
     let call = match query.wait {
         Some(seconds) => {
-            let _place = app.rates.wait(&*caller)?;
+            let _place = app.rates.wait(&*caller, limits::WAITS)?;
             wait(&app, call, seconds).await?
         }
         None => call,

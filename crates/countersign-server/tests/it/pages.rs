@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use countersign::Proposal;
+use countersign::call::Path;
 use serde_json::Value;
 
 use crate::stage::{Client, Stage, text};
@@ -11,12 +12,15 @@ use crate::stage::{Client, Stage, text};
 const CALLS: usize = 1_500;
 /// As many as may wait in one session.
 const PER_SESSION: usize = 100;
+/// As many as may wait of one agent.
+const PER_AGENT: usize = 1_000;
 
 /// Submits calls that people are asked about; many at once, and so past the rate of a token.
 async fn fill(stage: &Stage) {
     for n in 0..CALLS {
         let proposal = Proposal::new("write_file", format!(r#"{{"n":{n}}}"#));
-        let proposal = proposal.session(format!("s{}", n / PER_SESSION));
+        let principal = format!("agent-{}", n / PER_AGENT).into();
+        let proposal = proposal.path(Path { principal, ..Path::session(format!("s{}", n / PER_SESSION)) });
         assert!(stage.gate.submit_undefined(proposal).await.unwrap().open_hold().is_some());
     }
 }
