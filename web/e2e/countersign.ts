@@ -10,6 +10,7 @@ import { promisify } from 'node:util'
 import { expect, test as base, type Browser, type Page } from '@playwright/test'
 
 const POLICY = `
+server: { dangerously_run_tools_as_server: true }
 policy:
   otherwise: ask
   expires_after: 10m

@@ -22,7 +22,8 @@ pub(super) fn routes() -> Vec<Route> {
             .lists::<wire::Tool>(),
         post("/v1/tools/accept", Operator::ROLES, routing::post(accept), "Accepts a tool as it was looked at.")
             .takes::<wire::AcceptTool>()
-            .answers::<wire::Tool>("200"),
+            .answers::<wire::Tool>("200")
+            .refuses(&[Code::NotFound, Code::ToolChanged]),
         post("/v1/tools/hidden", Agent::ROLES, routing::post(hidden), "Says which tools a rule hides from models.")
             .takes::<wire::AskHidden>()
             .answers::<wire::Hidden>("200"),
