@@ -82,7 +82,9 @@ macro_rules! digest {
 
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(&self.to_string())
+                let mut text = String::with_capacity($prefix.len() + 64);
+                self.push_to(&mut text);
+                serializer.serialize_str(&text)
             }
         }
 

@@ -23,10 +23,16 @@ pub(super) struct Cache {
     pub(super) waiting: HashMap<Arc<str>, WaitingRow>,
     pub(super) meta: Option<Meta>,
     pub(super) halts: Option<Vec<String>>,
-    calls: HashMap<CallId, Arc<Call>>,
+    calls: HashMap<CallId, Kept>,
     holds: HashMap<HoldId, CallId>,
     /// Whether there is any grant, any doubt, any remembered denial at all; mostly there is none to look for.
     pub(super) any: Any,
+}
+
+/// A call, and the number of its row.
+struct Kept {
+    number: i64,
+    call: Arc<Call>,
 }
 
 /// Whether rows of a kind exist at all; unknown until somebody looked.
@@ -90,7 +96,12 @@ impl Cache {
     }
 
     pub(super) fn call(&self, id: CallId) -> Option<Arc<Call>> {
-        self.calls.get(&id).cloned()
+        self.calls.get(&id).map(|kept| Arc::clone(&kept.call))
+    }
+
+    /// The number of a call's row, if it is known.
+    pub(super) fn number(&self, id: CallId) -> Option<i64> {
+        self.calls.get(&id).map(|kept| kept.number)
     }
 
     pub(super) fn call_of_hold(&self, hold: HoldId) -> Option<Arc<Call>> {
@@ -98,7 +109,7 @@ impl Cache {
     }
 
     /// Remembers a call as it is in the database. One that has ended is seldom asked for again.
-    pub(super) fn keep(&mut self, call: &Arc<Call>) {
+    pub(super) fn keep(&mut self, number: i64, call: &Arc<Call>) {
         for hold in call.holds.iter() {
             match call.state.is_final() {
                 true => self.holds.remove(&hold.id),
@@ -107,7 +118,7 @@ impl Cache {
         }
         match call.state.is_final() {
             true => self.calls.remove(&call.id),
-            false => self.calls.insert(call.id, Arc::clone(call)),
+            false => self.calls.insert(call.id, Kept { number, call: Arc::clone(call) }),
         };
     }
 }

@@ -35,25 +35,36 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, ConnectError> {
 
 /// Opens a connection that only reads.
 pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NOFOLLOW | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    open_settled(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+}
+
+/// Opens a connection beside the writer's that may touch the file, but writes no row.
+pub(super) fn open_beside(path: &Path) -> rusqlite::Result<Connection> {
+    open_settled(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+}
+
+fn open_settled(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
+    let flags = access | OpenFlags::SQLITE_OPEN_NOFOLLOW | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
     settle(&connection)?;
     Ok(connection)
 }
 
-/// What every connection needs: nothing is acknowledged before it is on disk, and the schema is not trusted.
+/// What every connection needs. The schema is not trusted. SQLite itself syncs only what keeps the file whole, because
+/// `sync.rs` brings each commit to disk before anybody hears of it. What refers to a row was written with it or after it,
+/// by us, so that SQLite need not look that up for each event.
 fn settle(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(64);
     // Plans depend on the query alone. Otherwise a new value makes SQLite compile a query anew, each time.
     connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.execute_batch(
-        "PRAGMA synchronous = FULL;
-         PRAGMA foreign_keys = ON;
+        "PRAGMA synchronous = NORMAL;
+         PRAGMA foreign_keys = OFF;
          PRAGMA trusted_schema = OFF;
          PRAGMA mmap_size = 0;
          PRAGMA wal_autocheckpoint = 4000;
-         PRAGMA cache_size = -32768;
+         PRAGMA cache_size = -8192;
          PRAGMA temp_store = MEMORY;",
     )
 }

@@ -1,6 +1,7 @@
 //! The SQLite store: one file, one writer that syncs once for many, readers beside it, other processes welcome.
 
 mod cache;
+mod checkpoint;
 mod file;
 mod migrate;
 #[cfg(test)]
@@ -9,6 +10,7 @@ mod read;
 mod records;
 mod rows;
 mod state;
+mod sync;
 mod watch;
 mod writer;
 
@@ -27,22 +29,27 @@ use countersign::grant::Grant;
 use countersign::id::{CallId, GrantId, HoldId};
 use countersign::store::{Applied, CallFilter, EventFilter, Expect, Failure, Op, Record, Store, StoreError};
 use countersign::time::{Clock, SystemClock, Time};
+use rusqlite::Connection;
 
 use crate::ConnectError;
 use cache::Cache;
+use checkpoint::Checkpointer;
 pub(crate) use migrate::SCHEMA;
 use read::Readers;
+use sync::{Disk, Progress, Syncer};
 use watch::Watcher;
-use writer::{Done, Job, Shared, Work, Writer};
+use writer::{Done, Job, Message, Queue, Shared, Work, Writer};
 
 /// Keeps everything in one SQLite file.
 ///
 /// What it acknowledges is on disk. Several processes may open the same file; each hears what the others commit.
 /// Dropping it finishes what was asked for, then closes the file.
 pub struct SqliteStore {
-    jobs: Option<Sender<Job>>,
-    writer: Option<JoinHandle<()>>,
+    messages: Sender<Message>,
+    /// The writer and the syncer, in the order they end.
+    threads: Vec<JoinHandle<()>>,
     watcher: Watcher,
+    checkpointer: Checkpointer,
     readers: Arc<Readers>,
     shared: Arc<Shared>,
 }
@@ -70,16 +77,30 @@ impl SqliteStore {
         let path = file::prepare(path)?;
         let connection = migrate::open_writer(&path)?;
         clock.has_been(read::last_moment(&connection).map_err(|error| file::file(&path, error))?);
-        let (jobs, queue) = channel();
+        let log = sync::open_log(&path).map_err(|error| file::file(&path, error))?;
+        SqliteStore::start(&path, connection, clock, Box::new(log)).map_err(|error| file::file(&path, error))
+    }
+
+    fn start(
+        path: &FilePath,
+        connection: Connection,
+        clock: Arc<dyn Clock>,
+        disk: Box<dyn Disk>,
+    ) -> std::io::Result<SqliteStore> {
+        let (messages, queue) = channel();
+        let (syncer, bundles) = channel();
         let (bell, commits, own) = (Bell::default(), AtomicU64::new(0), Mutex::default());
-        let shared = Arc::new(Shared { bell, clock, commits, own });
-        let failed = |error| file::file(&path, error);
-        let watcher = Watcher::start(&path, Arc::clone(&shared)).map_err(failed)?;
-        let writer = Writer { connection, jobs: queue, shared: Arc::clone(&shared), cache: Cache::default() };
-        let thread = std::thread::Builder::new().name("countersign-write".into());
-        let writer = thread.spawn(move || writer.work()).map_err(failed)?;
-        let readers = Readers::new(path.clone());
-        Ok(SqliteStore { jobs: Some(jobs), writer: Some(writer), watcher, readers, shared })
+        let shared = Arc::new(Shared { bell, clock, commits, own, progress: Progress::default() });
+        let watcher = Watcher::start(path, Arc::clone(&shared))?;
+        let (checkpointer, nudge) = Checkpointer::start(path)?;
+        let (queue, cache) = (Queue::new(queue), Cache::default());
+        let writer = Writer { connection, queue, syncer, shared: Arc::clone(&shared), cache, nudge };
+        let syncer = Syncer { disk, bundles, writer: messages.clone(), shared: Arc::clone(&shared) };
+        let thread = |name: &str| std::thread::Builder::new().name(name.into());
+        let writer = thread("countersign-write").spawn(move || writer.work())?;
+        let syncer = thread("countersign-sync").spawn(move || syncer.work())?;
+        let readers = Readers::new(path.to_owned(), Arc::clone(&shared));
+        Ok(SqliteStore { messages, threads: vec![writer, syncer], watcher, checkpointer, readers, shared })
     }
 
     /// How many transactions this handle has committed. Many operations may share one.
@@ -89,8 +110,7 @@ impl SqliteStore {
 
     async fn write(&self, work: Work) -> Result<Done, Failure> {
         let (answer, answered) = tokio::sync::oneshot::channel();
-        let jobs = self.jobs.as_ref().ok_or(StoreError::Closed)?;
-        jobs.send(Job { work, answer }).map_err(|_| StoreError::Closed)?;
+        self.messages.send(Message::Job(Job { work, answer })).map_err(|_| StoreError::Closed)?;
         answered.await.map_err(|_| StoreError::Closed)?
     }
 }
@@ -98,13 +118,14 @@ impl SqliteStore {
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         self.watcher.stop();
+        self.checkpointer.stop();
         self.readers.close();
-        // The writer ends when the queue is closed and empty.
-        self.jobs = None;
-        let Some(writer) = self.writer.take() else { return };
-        // A task that the writer itself woke may be the last to hold the store.
-        if writer.thread().id() != std::thread::current().id() {
-            let _ = writer.join();
+        let _ = self.messages.send(Message::Close);
+        for thread in self.threads.drain(..) {
+            // A task that the syncer woke may be the last to hold the store.
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
         }
     }
 }

@@ -40,7 +40,7 @@ fn check(connection: &Connection, sql: &str, index: &str) {
 #[test]
 fn transitions_find_their_rows_by_index() {
     let (_folder, connection) = fresh();
-    check(&connection, state::OF_HOLD, "sqlite_autoindex_calls_1");
+    check(&connection, state::OF_HOLD, "SEARCH calls USING INTEGER PRIMARY KEY");
     check(&connection, state::BY_KEY, "calls_key");
     check(&connection, state::DENIAL, "calls_denied");
     check(&connection, state::DOUBT, "calls_doubt");

@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use super::migrate::open_reader;
 use super::rows::{self, failed};
 use super::state::{OF_HOLD, OF_ID};
+use super::writer::Shared;
 
 pub(super) const DUE: &str = "SELECT id FROM calls WHERE due_at <= ?1 ORDER BY due_at, id LIMIT ?2";
 /// Events of the whole log, of one call, of one chain; each after a place.
@@ -34,14 +35,15 @@ pub(super) struct Readers {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
     turns: Semaphore,
+    shared: Arc<Shared>,
 }
 
 impl Readers {
-    pub(super) fn new(path: PathBuf) -> Arc<Readers> {
-        Arc::new(Readers { path, idle: Mutex::default(), turns: Semaphore::new(READERS) })
+    pub(super) fn new(path: PathBuf, shared: Arc<Shared>) -> Arc<Readers> {
+        Arc::new(Readers { path, idle: Mutex::default(), turns: Semaphore::new(READERS), shared })
     }
 
-    /// Runs a read on a thread where it may block.
+    /// Runs a read on a thread where it may block. What it saw is on disk when this returns.
     pub(super) async fn read<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -60,7 +62,9 @@ impl Readers {
             }
             found
         });
-        reading.await.map_err(|error| StoreError::Failed(error.to_string()))?
+        let found = reading.await.map_err(|error| StoreError::Failed(error.to_string()))??;
+        self.shared.progress.settled().await?;
+        Ok(found)
     }
 
     pub(super) fn close(&self) {

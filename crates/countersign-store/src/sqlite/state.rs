@@ -36,7 +36,7 @@ pub(super) const ANY_DOUBT: &str = "SELECT EXISTS (SELECT 1 FROM calls WHERE sta
 pub(super) const ANY_DENIAL: &str = "SELECT EXISTS (SELECT 1 FROM calls WHERE denied = 1)";
 pub(super) const OF_ID: &str = "SELECT r.body, standing FROM calls JOIN requests r ON r.call = n WHERE id = ?1";
 pub(super) const OF_HOLD: &str = "SELECT r.body, standing FROM calls JOIN requests r ON r.call = n \
-     WHERE id = (SELECT call FROM holds WHERE id = ?1)";
+     WHERE n = (SELECT call FROM holds WHERE id = ?1)";
 
 /// One transaction of the writer.
 pub(super) struct Batch<'c> {
@@ -264,7 +264,8 @@ impl<'c> Batch<'c> {
         Ok(())
     }
 
-    fn insert_call(&mut self, call: &Call, chain: i64) -> Result<(), StoreError> {
+    /// Returns the number of its row.
+    fn insert_call(&mut self, call: &Call, chain: i64) -> Result<i64, StoreError> {
         const CALL: &str = "INSERT INTO calls (id, chain, principal, session, run, key, argument_digest, state, \
              holding, denied, due_at, version, standing) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
@@ -287,14 +288,17 @@ impl<'c> Batch<'c> {
         self.write_one(CALL, values, "call")?;
         let number = self.connection.last_insert_rowid();
         let request = rows::text(call.request_json())?;
-        self.write_one("INSERT INTO requests (call, body) VALUES (?1, ?2)", params![number, request], "request")
+        self.write_one("INSERT INTO requests (call, body) VALUES (?1, ?2)", params![number, request], "request")?;
+        Ok(number)
     }
 
-    fn update_call(&mut self, call: &Call, before: &Call) -> Result<(), StoreError> {
+    /// Returns the number of its row.
+    fn update_call(&mut self, call: &Call, before: &Call) -> Result<i64, StoreError> {
         const STEP: &str = "UPDATE calls SET state = ?3, holding = ?4, denied = ?5, due_at = ?6, version = ?7, \
-             standing = ?8 WHERE id = ?1 AND version = ?2";
+             standing = ?8 WHERE n = ?1 AND version = ?2";
+        let number = self.number(call.id)?;
         let values = params![
-            call.id.as_bytes(),
+            number,
             rows::signed(before.version)?,
             call.state.as_str(),
             call.open_hold().is_some(),
@@ -304,16 +308,26 @@ impl<'c> Batch<'c> {
             rows::text(call.standing_json())?,
         ];
         self.write_one(STEP, values, "call")?;
-        if call.asks_the_same_as(before) { Ok(()) } else { self.update_request(call) }
+        if !call.asks_the_same_as(before) {
+            self.update_request(call, number)?;
+        }
+        Ok(number)
+    }
+
+    fn number(&mut self, id: CallId) -> Result<i64, StoreError> {
+        if let Some(number) = self.cache.number(id) {
+            return Ok(number);
+        }
+        let number = self.one("SELECT n FROM calls WHERE id = ?1", [id.as_bytes()], |row| row.get(0))?;
+        number.ok_or_else(|| StoreError::Failed("the call changed meanwhile".into()))
     }
 
     /// Apart from the step, because naming an indexed column makes SQLite rewrite its index even if nothing changed.
-    fn update_request(&mut self, call: &Call) -> Result<(), StoreError> {
-        const DIGEST: &str = "UPDATE calls SET argument_digest = ?2 WHERE id = ?1";
-        const REQUEST: &str = "UPDATE requests SET body = ?2 WHERE call = (SELECT n FROM calls WHERE id = ?1)";
-        let id = call.id.as_bytes();
-        self.write_one(DIGEST, params![id, call.argument_digest.as_bytes()], "call")?;
-        self.write_one(REQUEST, params![id, rows::text(call.request_json())?], "request")
+    fn update_request(&mut self, call: &Call, number: i64) -> Result<(), StoreError> {
+        const DIGEST: &str = "UPDATE calls SET argument_digest = ?2 WHERE n = ?1";
+        const REQUEST: &str = "UPDATE requests SET body = ?2 WHERE call = ?1";
+        self.write_one(DIGEST, params![number, call.argument_digest.as_bytes()], "call")?;
+        self.write_one(REQUEST, params![number, rows::text(call.request_json())?], "request")
     }
 
     fn heads_since(&mut self, event: i64) -> rusqlite::Result<Vec<(String, i64, Vec<u8>)>> {
@@ -441,16 +455,16 @@ impl State for Batch<'_> {
     }
 
     fn put_call(&mut self, chain: &Chain, call: Arc<Call>, before: Option<&Call>) -> Result<(), StoreError> {
-        match before {
+        let number = match before {
             Some(before) => self.update_call(&call, before)?,
             None => {
                 let id = self.chain(chain)?.id;
-                self.insert_call(&call, id)?;
+                self.insert_call(&call, id)?
             }
-        }
+        };
         let known = before.map_or(0, |before| before.holds.len());
         for hold in call.holds.iter().skip(known) {
-            let values = [hold.id.as_bytes(), call.id.as_bytes()];
+            let values = params![hold.id.as_bytes(), number];
             self.write_one("INSERT INTO holds (id, call) VALUES (?1, ?2)", values, "hold")?;
         }
         let waits = |call: &Call| i64::from(call.state == CallState::Pending);
@@ -462,7 +476,7 @@ impl State for Batch<'_> {
         if rows::is_remembered_denial(&call) {
             self.cache.any.denial = Some(true);
         }
-        self.cache.keep(&call);
+        self.cache.keep(number, &call);
         Ok(())
     }
 

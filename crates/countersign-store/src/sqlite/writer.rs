@@ -1,13 +1,15 @@
-//! The one writer: a thread that owns the connection and commits many operations with one sync.
+//! The one writer: a thread that owns the connection and gathers many operations in one commit.
 //!
-//! It runs whatever waits in one transaction, and whatever comes while it does: those it answered last have a moment to
-//! come back. Nobody hears an answer before the commit returned.
+//! While one commit is brought to disk it runs what comes into the next transaction, and commits that as soon as the disk
+//! is free again: so a disk that is slow makes commits larger, never the queue longer. See [`sync`](super::sync) for who
+//! is told, and when.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use countersign::apply::apply;
 use countersign::bell::Bell;
@@ -18,15 +20,22 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::cache::Cache;
+use super::checkpoint::Nudge;
 use super::records;
 use super::state::{Batch, News};
+use super::sync::{Bundle, Progress, lost};
 
 /// How many operations one commit may carry.
 const BATCH: usize = 256;
-/// How long a commit waits for those who were just answered and are about to ask again: about what a sync takes.
-const GATHER_FOR: Duration = Duration::from_millis(1);
-/// How long nobody may come before it waits no longer.
-const GATHER_QUIET: Duration = Duration::from_micros(100);
+
+/// What comes to the writer.
+pub(super) enum Message {
+    Job(Job),
+    /// The last commit is on disk, or never will be.
+    Synced,
+    /// Nobody will ask for anything any more.
+    Close,
+}
 
 /// Something to write.
 pub(super) enum Work {
@@ -42,7 +51,7 @@ pub(super) enum Done {
     Version(u64),
 }
 
-type Answer = Result<Done, Failure>;
+pub(super) type Answer = Result<Done, Failure>;
 
 /// Something to write, and whom to tell.
 pub(super) struct Job {
@@ -57,6 +66,7 @@ pub(super) struct Shared {
     pub(super) commits: AtomicU64,
     /// Ranges of events this process wrote and already rang for; the watcher passes them over.
     pub(super) own: Mutex<Vec<(i64, i64)>>,
+    pub(super) progress: Progress,
 }
 
 /// Ranges kept for the watcher. Beyond that it rings once too often, which harms nobody.
@@ -64,9 +74,81 @@ const OWN_RANGES: usize = 1024;
 
 pub(super) struct Writer {
     pub(super) connection: Connection,
-    pub(super) jobs: Receiver<Job>,
+    pub(super) queue: Queue,
+    pub(super) syncer: Sender<Bundle>,
     pub(super) shared: Arc<Shared>,
     pub(super) cache: Cache,
+    pub(super) nudge: Nudge,
+}
+
+/// Whoever waits to be written, and whether the disk is free.
+pub(super) struct Queue {
+    messages: Receiver<Message>,
+    waiting: VecDeque<Job>,
+    syncing: bool,
+    /// How many more may join the transaction since the disk is free.
+    last: usize,
+    closed: bool,
+}
+
+impl Queue {
+    pub(super) fn new(messages: Receiver<Message>) -> Queue {
+        Queue { messages, waiting: VecDeque::new(), syncing: false, last: 0, closed: false }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Job(job) => self.waiting.push_back(job),
+            Message::Synced => self.syncing = false,
+            Message::Close => self.closed = true,
+        }
+    }
+
+    fn take_next(&mut self) {
+        match self.messages.recv() {
+            Ok(message) => self.take(message),
+            Err(_) => (self.closed, self.syncing) = (true, false),
+        }
+    }
+
+    /// Waits for the first of a transaction; none when there will be no more.
+    fn first(&mut self) -> Option<Job> {
+        while self.waiting.is_empty() && !self.closed {
+            self.take_next();
+        }
+        self.take_all();
+        self.last = self.waiting.len().saturating_sub(1);
+        self.waiting.pop_front()
+    }
+
+    /// Who joins a transaction: whoever comes while the disk is busy, and whoever is there when it is free. Those who
+    /// come then were answered just now, and will be the next transaction.
+    fn next(&mut self) -> Option<Job> {
+        while self.syncing && self.waiting.is_empty() {
+            self.take_next();
+            if !self.syncing {
+                self.take_all();
+                self.last = self.waiting.len();
+            }
+        }
+        if !self.syncing {
+            self.last = self.last.checked_sub(1)?;
+        }
+        self.waiting.pop_front()
+    }
+
+    fn take_all(&mut self) {
+        while let Ok(message) = self.messages.try_recv() {
+            self.take(message);
+        }
+    }
+
+    /// Waits until the disk is free.
+    fn free(&mut self) {
+        while self.syncing {
+            self.take_next();
+        }
+    }
 }
 
 /// How operations are kept apart within one transaction.
@@ -81,36 +163,23 @@ enum Care {
 impl Writer {
     /// Works until the store is dropped and no job is left.
     pub(super) fn work(mut self) {
-        let (mut waiting, mut expected) = (Vec::new(), 0);
-        loop {
-            if waiting.is_empty() {
-                let Ok(first) = self.jobs.recv() else { return };
-                waiting.push(first);
-            }
-            let answered;
-            (answered, waiting) = self.commit(waiting, expected);
-            expected = answered + waiting.len();
+        while let Some(first) = self.queue.first() {
+            self.commit(vec![first]);
         }
     }
 
-    /// Writes all of it, and what comes meanwhile. Returns how many were answered, and who came too late for it.
-    fn commit(&mut self, mut jobs: Vec<Job>, expected: usize) -> (usize, Vec<Job>) {
-        let mut written = self.transact(&mut jobs, expected, Care::Quick);
+    /// Writes all of it, and what comes meanwhile.
+    fn commit(&mut self, mut jobs: Vec<Job>) {
+        let mut written = self.transact(&mut jobs, Care::Quick);
         if let Err(Fault::OfOne) = written {
-            written = self.transact(&mut jobs, 0, Care::Savepoints);
+            written = self.transact(&mut jobs, Care::Savepoints);
         }
-        // Before anybody is answered, so that none of them is among these.
-        let late = self.jobs.try_iter().take(BATCH).collect();
-        let count = jobs.len();
         match written {
-            Ok((answers, news)) => {
+            Ok((number, answers, news)) => {
                 self.shared.commits.fetch_add(1, Ordering::Relaxed);
                 self.remember_own(&news);
-                for (job, answer) in jobs.into_iter().zip(answers) {
-                    // A caller that went away changes nothing: what it asked for is written.
-                    let _ = job.answer.send(answer);
-                }
-                self.tell(&news);
+                self.nudge.committed(jobs.len());
+                self.hand_over(Bundle { number, jobs, answers, news });
             }
             Err(fault) => {
                 let why = fault.to_string();
@@ -120,15 +189,23 @@ impl Writer {
                 }
             }
         }
-        (count, late)
     }
 
-    /// Runs all of it in one transaction, and who joins is added. On a fault nothing is written.
-    fn transact(&mut self, jobs: &mut Vec<Job>, expected: usize, care: Care) -> Result<(Vec<Answer>, News), Fault> {
+    fn hand_over(&mut self, bundle: Bundle) {
+        // A syncer that is gone has dropped who waits for it, and they hear that.
+        self.queue.syncing = self.syncer.send(bundle).is_ok();
+    }
+
+    /// Runs all of it in one transaction, and who joins is added. Returns the number of the commit, the answers and the
+    /// news. On a fault nothing is written.
+    fn transact(&mut self, jobs: &mut Vec<Job>, care: Care) -> Result<(u64, Vec<Answer>, News), Fault> {
         run_cached(&self.connection, "BEGIN IMMEDIATE")?;
-        let written = self.run_all(jobs, expected, care).and_then(|written| {
-            run_cached(&self.connection, "COMMIT")?;
-            Ok(written)
+        let written = self.run_all(jobs, care).and_then(|(answers, news)| {
+            self.queue.free();
+            if self.shared.progress.has_failed() {
+                return Err(Fault::OfAll(lost().to_string()));
+            }
+            Ok((self.end()?, answers, news))
         });
         if written.is_err() {
             self.cache.forget();
@@ -140,15 +217,26 @@ impl Writer {
         written
     }
 
-    fn run_all(&mut self, jobs: &mut Vec<Job>, expected: usize, care: Care) -> Result<(Vec<Answer>, News), Fault> {
+    /// Commits, and returns the number of the commit.
+    fn end(&mut self) -> Result<u64, Fault> {
+        let number = self.shared.progress.begin();
+        let ended = run_cached(&self.connection, "COMMIT");
+        if let Err(error) = ended {
+            // Nobody asked for it, but readers wait for its number.
+            self.hand_over(Bundle { number, jobs: Vec::new(), answers: Vec::new(), news: News::default() });
+            return Err(error.into());
+        }
+        Ok(number)
+    }
+
+    fn run_all(&mut self, jobs: &mut Vec<Job>, care: Care) -> Result<(Vec<Answer>, News), Fault> {
         self.cache.check(&self.connection)?;
         let mut batch = Batch::new(&self.connection, &mut self.cache);
-        let mut answers = Vec::with_capacity(jobs.len().max(expected));
+        let mut answers = Vec::with_capacity(jobs.len());
         let clock = &*self.shared.clock;
-        let until = Instant::now() + GATHER_FOR;
-        loop {
+        while answers.len() < BATCH {
             let Some(job) = jobs.get(answers.len()) else {
-                let Some(job) = next(&self.jobs, expected.saturating_sub(jobs.len()), until) else { break };
+                let Some(job) = self.queue.next() else { break };
                 jobs.push(job);
                 continue;
             };
@@ -156,9 +244,6 @@ impl Writer {
                 Care::Quick => run(&job.work, &mut batch, clock)?,
                 Care::Savepoints => run_apart(&job.work, &mut batch, clock)?,
             });
-            if answers.len() == BATCH {
-                break;
-            }
         }
         match batch.flush() {
             Ok(()) => Ok((answers, batch.news)),
@@ -176,30 +261,6 @@ impl Writer {
         if own.len() > OWN_RANGES {
             own.remove(0);
         }
-    }
-
-    fn tell(&self, news: &News) {
-        let bell = &self.shared.bell;
-        if news.all {
-            return bell.ring_all();
-        }
-        for call in &news.calls {
-            bell.ring(*call);
-        }
-        if news.any && news.calls.is_empty() {
-            bell.ring_any();
-        }
-    }
-}
-
-/// Who joins a transaction: whoever is there, or comes within a moment if more are expected. One sync for many is cheaper
-/// than one for each.
-fn next(jobs: &Receiver<Job>, expected: usize, until: Instant) -> Option<Job> {
-    match jobs.try_recv() {
-        Err(_) if expected > 0 => {
-            jobs.recv_timeout(until.saturating_duration_since(Instant::now()).min(GATHER_QUIET)).ok()
-        }
-        job => job.ok(),
     }
 }
 

@@ -51,8 +51,8 @@ CREATE INDEX calls_seldom ON calls (state, id) WHERE state <> 'allowed' AND stat
   AND state <> 'approved' AND state <> 'executing' AND state <> 'succeeded';
 
 CREATE TABLE holds (
-  id   BLOB NOT NULL PRIMARY KEY CHECK (length(id) = 16),
-  call BLOB NOT NULL REFERENCES calls (id)
+  id   BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),
+  call INTEGER NOT NULL REFERENCES calls (n)
 ) STRICT, WITHOUT ROWID;
 
 -- `target` is what it is looked up by: the argument digest of an exact grant, else the tool.
