@@ -106,7 +106,7 @@ impl Door for Direct {
 
     async fn resolve(&mut self, call: CallId, word: ResolvedAs, reason: String) -> Result<()> {
         let resolution = Resolution { r#as: word, reason, by: "ann".into(), at: Time::default() };
-        self.gate()?.store().run(Op::Resolve { call, resolution }).await.map_err(GateError::from)?;
+        self.gate()?.resolve(call, resolution).await?;
         Ok(())
     }
 
