@@ -7,6 +7,7 @@ use crate::call::{Call, CallState, Chain};
 use crate::event::{Draft, EventName};
 use crate::grant::Grant;
 use crate::id::CallId;
+use crate::kept::Keep;
 use crate::limits;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::store::{Applied, Claimant, Failure, Halted, MovedHeads, NewCall, Op, State, StoreError, Submission};
@@ -59,6 +60,7 @@ pub fn apply(op: &Op, state: &mut dyn State) -> Result<Applied, Failure> {
             state.append(chain, draft.clone())?;
             Ok(Applied::default())
         }
+        Op::Beside { grants, op } => apply(op, &mut grants.over(state)),
         Op::Checkpoint { signer } => checkpoint(state, signer),
         Op::OfferPolicy { .. } if state.policy_version()?.is_some() => {
             Ok(Applied { replayed: true, ..Applied::default() })
@@ -98,7 +100,9 @@ fn advance(state: &mut dyn State, before: Arc<Call>, step: &Step<'_>) -> Result<
     };
     let repeats = moved.drafts.is_empty();
     drafts.extend(moved.drafts);
-    if let Some(grant) = &moved.grant {
+    // What is kept in mind alone is kept by whoever asked for it, once all this is durable.
+    let stored = !matches!(step, Step::Decide(deciding) if deciding.keep == Keep::InMind);
+    if let Some(grant) = moved.grant.as_ref().filter(|_| stored) {
         state.put_grant(grant)?;
     }
     // What has an event has changed; what has none, such as a longer lease, may have.

@@ -80,6 +80,8 @@ impl Waiting {
     }
 }
 
+/// Grants that one process keeps in mind alone.
+pub const KEPT_GRANTS: usize = 10_000;
 /// Bytes of a policy or configuration file.
 pub const POLICY_BYTES: usize = 1024 * 1024;
 /// Rules of one policy, agents' own included.

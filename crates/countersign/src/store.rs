@@ -17,6 +17,7 @@ use crate::grant::Grant;
 use crate::hold::Who;
 use crate::id::{CallId, GrantId, HoldId};
 use crate::json::Json;
+use crate::kept::KeptGrants;
 use crate::limits::{self, Limits, Waiting};
 use crate::policy::Policy;
 use crate::refusal::Refusal;
@@ -230,6 +231,13 @@ pub enum Op {
         /// Who signs.
         signer: Arc<Signer>,
     },
+    /// An operation, with the grants that only the process that asks for it keeps in mind.
+    Beside {
+        /// The grants.
+        grants: Arc<KeptGrants>,
+        /// The operation.
+        op: Box<Op>,
+    },
     /// Make this the policy all nodes follow where there is none yet; else nothing happens.
     OfferPolicy {
         /// Its version.
@@ -344,6 +352,7 @@ impl Op {
                 needs.chains.push(Chain::system());
             }
             Op::Note { chain, .. } => needs.chains.push(chain.clone()),
+            Op::Beside { op, .. } => return op.needs(),
             Op::Checkpoint { .. } => {
                 needs.heads = true;
                 needs.chains.push(Chain::system());

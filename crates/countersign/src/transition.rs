@@ -26,6 +26,8 @@ use crate::grant::{Grant, GrantError};
 use crate::hold::{Decision, HoldKind, HoldRow, HoldState};
 use crate::id::{CallId, HoldId};
 use crate::json::Json;
+use crate::kept::Keep;
+use crate::limits::Limits;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::time::Time;
 use crate::verdict::{Because, Effect, Life, Memory, Terms, Verdict};
@@ -97,12 +99,14 @@ pub struct Deciding {
     pub edit: Option<Edit>,
     /// The payload or response with secrets masked, where that differs: for the log.
     pub redacted: Option<Json>,
+    /// Where the grant is kept that it makes, if any.
+    pub keep: Keep,
 }
 
 impl Deciding {
     /// A decision by somebody whose groups do not matter, that edits nothing and holds no secret.
     pub fn new(hold: HoldId, decision: Decision) -> Deciding {
-        Deciding { hold, decision, groups: Vec::new(), edit: None, redacted: None }
+        Deciding { hold, decision, groups: Vec::new(), edit: None, redacted: None, keep: Keep::Stored }
     }
 
     /// What the decision hands on, as the log may show it.

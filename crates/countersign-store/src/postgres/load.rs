@@ -39,6 +39,7 @@ enum Gate {
 
 fn gate(op: &Op) -> Gate {
     match op {
+        Op::Beside { op, .. } => gate(op),
         Op::Halt { .. }
         | Op::Lift { .. }
         | Op::OfferPolicy { .. }

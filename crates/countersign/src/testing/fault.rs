@@ -123,6 +123,7 @@ pub fn op_name(op: &Op) -> &'static str {
         Op::Grant(_) => "grant",
         Op::Revoke { .. } => "revoke",
         Op::Note { .. } => "note",
+        Op::Beside { op, .. } => op_name(op),
         Op::Checkpoint { .. } => "checkpoint",
         Op::OfferPolicy { .. } => "offer policy",
         Op::SetPolicy { .. } => "set policy",

@@ -75,6 +75,7 @@ macro_rules! contract_tests {
             a_doubt_is_its_principals_own
             an_unclaimed_approval_lapses
             a_session_grant_comes_before_a_global_one
+            a_grant_kept_in_mind_is_never_stored
             uses_are_consumed_at_claim
             a_revoked_grant_stops_the_claim
             a_grant_never_leaves_its_scope
