@@ -44,7 +44,11 @@ pub fn apply(op: &Op, state: &mut dyn State) -> Result<Applied, Failure> {
             claim(state, call, claimant, verdict)
         }
         Op::Renew { call, fence, lease } => with_call(state, *call, &Step::Renew { fence: *fence, lease: *lease }),
-        Op::Ask { call, asking } => with_call(state, *call, &Step::Ask(asking)),
+        Op::Ask { call, asking } => {
+            let call = state.call(*call)?.ok_or(Rejection::NotFound("call"))?;
+            let full = state.pending(&call.facts.path)?.beyond(&asking.limits);
+            advance(state, call, &Step::Ask { asking, full })
+        }
         Op::Finish { call, fence, outcome } => with_call(state, *call, &Step::Finish { fence: *fence, outcome }),
         Op::Resolve { call, resolution } => {
             let mut resolution = resolution.clone();
@@ -90,7 +94,7 @@ fn advance(state: &mut dyn State, before: Arc<Call>, step: &Step<'_>) -> Result<
         | Step::Cancel { .. }
         | Step::Claim(_)
         | Step::Renew { .. }
-        | Step::Ask(_)
+        | Step::Ask { .. }
         | Step::Finish { .. }
         | Step::Resolve { .. } => transition::step(&mut call, step, now),
     };

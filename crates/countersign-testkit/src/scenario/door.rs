@@ -88,7 +88,8 @@ impl Door for Direct {
 
     async fn ask(&mut self, call: &Call, fence: u64, payload: Json) -> Result<()> {
         let (hint, hold) = (Some("go on?".into()), HoldId::new());
-        let asking = Asking { hold, fence, hint, payload: Some(payload), unattended: None, most: 10 };
+        let asking =
+            Asking { hold, fence, hint, payload: Some(payload), unattended: None, limits: std::sync::Arc::default() };
         let op = Op::Ask { call: call.id, asking: Box::new(asking) };
         self.gate()?.store().run(op).await.map_err(GateError::from)?;
         Ok(())

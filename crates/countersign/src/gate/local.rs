@@ -397,7 +397,7 @@ impl Local {
             hint: Some(self.redactor.text(hint).into()),
             payload: Some(self.masked(&payload)),
             unattended: unasked(&asks.reach, &self.policy.load()),
-            most: self.limits.holds_per_call,
+            limits: Arc::clone(&self.limits),
         };
         let asked = self.run(Op::Ask { call: call.id, asking: Box::new(asking) }).await?;
         self.announce(asks, &asked);
