@@ -144,7 +144,7 @@ fn an_explanation_with_a_store_is_by_the_policy_it_holds() {
     assert!(without.starts_with("allow") && without.contains("good.yml"), "{without}");
     let empty = explain(Some(&bed.url()));
     assert!(empty.starts_with("allow") && empty.contains("good.yml"), "a store without a policy has no say: {empty}");
-    bed.write("store.yml", "otherwise: ask\nrules: [{ id: nothing-goes, deny: 'read_*' }]\n");
+    bed.write("store.yml", "policy: { otherwise: ask, rules: [{ id: nothing-goes, deny: 'read_*' }] }\n");
     bed.say(&format!("policy apply store.yml --store {}", bed.url())).expect(0);
     let held = explain(Some(&bed.url()));
     assert!(held.starts_with("deny") && held.contains("nothing-goes"), "{held}");
