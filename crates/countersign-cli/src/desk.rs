@@ -79,15 +79,18 @@ impl Desk {
     }
 }
 
+/// The policy that a store holds and all its nodes follow, if it holds one, with what the file tightens beside it.
+pub(crate) async fn store_policy(store: &Arc<dyn Store>, settings: &Settings) -> Result<Option<Policy>, Fault> {
+    let Some((_, source)) = store.policy().await? else { return Ok(None) };
+    let policy = Policy::from_yaml(&source)
+        .map_err(|errors| Fault::failed(format!("the store's policy cannot be read: {errors}")))?;
+    Ok(Some(policy.keeping(&settings.config.policy)))
+}
+
 /// Begins a gate over a store: the store's own policy if it has one, else the file's, and the file's bounds and masks.
 /// What the working folder's file tightens, it tightens beside either.
 pub(crate) async fn begin_gate(store: Arc<dyn Store>, settings: &Settings) -> Result<GateBuilder, Fault> {
-    let policy = match store.policy().await? {
-        Some((_, source)) => Policy::from_yaml(&source)
-            .map_err(|errors| Fault::failed(format!("the store's policy cannot be read: {errors}")))?
-            .keeping(&settings.config.policy),
-        None => settings.config.policy.clone(),
-    };
+    let policy = store_policy(&store, settings).await?.unwrap_or_else(|| settings.config.policy.clone());
     let redact = &settings.config.redact;
     let redactor = Redactor::new(&redact.keys, &redact.values).map_err(Fault::failed)?.and_standard();
     Ok(Gate::builder().policy(policy).store(store).limits(settings.config.limits.clone()).redactor(redactor))

@@ -20,6 +20,7 @@ mod log;
 mod offer;
 mod out;
 mod person;
+mod progress;
 mod prompt;
 mod run;
 mod servers;

@@ -7,6 +7,7 @@ use crate::call::{Call, CallState, Chain};
 use crate::event::{Draft, EventName};
 use crate::grant::Grant;
 use crate::id::CallId;
+use crate::kept::Keep;
 use crate::limits;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::store::{Applied, Claimant, Failure, Halted, MovedHeads, NewCall, Op, State, StoreError, Submission};
@@ -43,7 +44,11 @@ pub fn apply(op: &Op, state: &mut dyn State) -> Result<Applied, Failure> {
             claim(state, call, claimant, verdict)
         }
         Op::Renew { call, fence, lease } => with_call(state, *call, &Step::Renew { fence: *fence, lease: *lease }),
-        Op::Ask { call, asking } => with_call(state, *call, &Step::Ask(asking)),
+        Op::Ask { call, asking } => {
+            let call = state.call(*call)?.ok_or(Rejection::NotFound("call"))?;
+            let full = state.pending(&call.facts.path)?.beyond(&asking.limits);
+            advance(state, call, &Step::Ask { asking, full })
+        }
         Op::Finish { call, fence, outcome } => with_call(state, *call, &Step::Finish { fence: *fence, outcome }),
         Op::Resolve { call, resolution } => {
             let mut resolution = resolution.clone();
@@ -59,6 +64,7 @@ pub fn apply(op: &Op, state: &mut dyn State) -> Result<Applied, Failure> {
             state.append(chain, draft.clone())?;
             Ok(Applied::default())
         }
+        Op::Beside { grants, op } => apply(op, &mut grants.over(state)),
         Op::Checkpoint { signer } => checkpoint(state, signer),
         Op::OfferPolicy { .. } if state.policy_version()?.is_some() => {
             Ok(Applied { replayed: true, ..Applied::default() })
@@ -88,7 +94,7 @@ fn advance(state: &mut dyn State, before: Arc<Call>, step: &Step<'_>) -> Result<
         | Step::Cancel { .. }
         | Step::Claim(_)
         | Step::Renew { .. }
-        | Step::Ask(_)
+        | Step::Ask { .. }
         | Step::Finish { .. }
         | Step::Resolve { .. } => transition::step(&mut call, step, now),
     };
@@ -98,7 +104,9 @@ fn advance(state: &mut dyn State, before: Arc<Call>, step: &Step<'_>) -> Result<
     };
     let repeats = moved.drafts.is_empty();
     drafts.extend(moved.drafts);
-    if let Some(grant) = &moved.grant {
+    // What is kept in mind alone is kept by whoever asked for it, once all this is durable.
+    let stored = !matches!(step, Step::Decide(deciding) if deciding.keep == Keep::InMind);
+    if let Some(grant) = moved.grant.as_ref().filter(|_| stored) {
         state.put_grant(grant)?;
     }
     // What has an event has changed; what has none, such as a longer lease, may have.

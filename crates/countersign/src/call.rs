@@ -461,6 +461,11 @@ impl Call {
         self.holds.iter().rev().find(|hold| hold.is_pending())
     }
 
+    /// How many of its holds wait.
+    pub fn waiting(&self) -> usize {
+        self.holds.iter().filter(|hold| hold.is_pending()).count()
+    }
+
     /// The decision that let the call run, if a person made one.
     pub fn approval(&self) -> Option<&Decision> {
         self.holds.iter().filter(|hold| !hold.in_run()).flat_map(|hold| hold.decisions.last()).last()

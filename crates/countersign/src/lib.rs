@@ -66,6 +66,7 @@ pub mod grant;
 pub mod hold;
 pub mod id;
 pub mod json;
+pub mod kept;
 pub mod limits;
 pub mod memory;
 pub mod permit;

@@ -14,7 +14,7 @@ pub struct Limits {
     pub argument_depth: usize,
     /// Keys in one call's arguments, all levels together.
     pub argument_keys: usize,
-    /// Calls of one session that may wait at once.
+    /// Calls of one session that may wait at once, and questions of its running tools with them.
     pub pending_per_session: u64,
     /// Calls of one principal (a token's agent, or this machine's own) that may wait at once, all its sessions together.
     pub pending_per_agent: u64,
@@ -54,7 +54,7 @@ impl Default for Limits {
     }
 }
 
-/// How many calls wait. Those of one principal and in all may lag.
+/// How many calls wait, and questions of running tools with them. Those of one principal and in all may lag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     /// In the same session; none where there is no session.
@@ -80,6 +80,8 @@ impl Waiting {
     }
 }
 
+/// Grants that one process keeps in mind alone.
+pub const KEPT_GRANTS: usize = 10_000;
 /// Bytes of a policy or configuration file.
 pub const POLICY_BYTES: usize = 1024 * 1024;
 /// Rules of one policy, agents' own included.

@@ -296,9 +296,7 @@ impl Tables {
         if let Some(due) = call.due_at() {
             self.due.remove(&(due, call.id));
         }
-        if call.state == CallState::Pending {
-            self.count(chain, &call.facts.path.principal, -1);
-        }
+        self.count(chain, &call.facts.path.principal, -(call.waiting() as i64));
         if call.open_hold().is_some() {
             self.holding.remove(&call.id);
         }
@@ -311,9 +309,7 @@ impl Tables {
         if let Some(due) = call.due_at() {
             self.due.insert((due, call.id));
         }
-        if call.state == CallState::Pending {
-            self.count(chain, &call.facts.path.principal, 1);
-        }
+        self.count(chain, &call.facts.path.principal, call.waiting() as i64);
         if call.open_hold().is_some() {
             self.holding.insert(call.id);
         }
@@ -331,6 +327,9 @@ impl Tables {
     }
 
     fn count(&mut self, chain: &Chain, principal: &Arc<str>, by: i64) {
+        if by == 0 {
+            return;
+        }
         let row = match self.chains.get_mut(chain) {
             Some(row) => row,
             None => self.chains.entry(chain.clone()).or_default(),

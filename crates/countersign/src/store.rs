@@ -17,6 +17,7 @@ use crate::grant::Grant;
 use crate::hold::Who;
 use crate::id::{CallId, GrantId, HoldId};
 use crate::json::Json;
+use crate::kept::KeptGrants;
 use crate::limits::{self, Limits, Waiting};
 use crate::policy::Policy;
 use crate::refusal::Refusal;
@@ -230,6 +231,13 @@ pub enum Op {
         /// Who signs.
         signer: Arc<Signer>,
     },
+    /// An operation, with the grants that only the process that asks for it keeps in mind.
+    Beside {
+        /// The grants.
+        grants: Arc<KeptGrants>,
+        /// The operation.
+        op: Box<Op>,
+    },
     /// Make this the policy all nodes follow where there is none yet; else nothing happens.
     OfferPolicy {
         /// Its version.
@@ -278,6 +286,8 @@ pub struct Needs {
     pub heads: bool,
     /// Whether halts matter.
     pub halts: bool,
+    /// Whether it matters how many holds wait.
+    pub waiting: bool,
 }
 
 /// What a new call is compared with.
@@ -302,6 +312,7 @@ impl Op {
                 let call = &submission.call;
                 needs.chains.push(call.facts.path.chain());
                 needs.halts = submission.claim.is_some();
+                needs.waiting = true;
                 needs.submission = Some(Submitted {
                     path: call.facts.path.clone(),
                     key: call.key.clone(),
@@ -327,9 +338,12 @@ impl Op {
                 needs.call = Some(*call);
                 needs.halts = true;
             }
+            Op::Ask { call, .. } => {
+                needs.call = Some(*call);
+                needs.waiting = true;
+            }
             Op::Cancel { call, .. }
             | Op::Renew { call, .. }
-            | Op::Ask { call, .. }
             | Op::Finish { call, .. }
             | Op::Resolve { call, .. }
             | Op::Tick { call } => needs.call = Some(*call),
@@ -344,6 +358,7 @@ impl Op {
                 needs.chains.push(Chain::system());
             }
             Op::Note { chain, .. } => needs.chains.push(chain.clone()),
+            Op::Beside { op, .. } => return op.needs(),
             Op::Checkpoint { .. } => {
                 needs.heads = true;
                 needs.chains.push(Chain::system());
@@ -371,7 +386,7 @@ pub trait State {
     fn grants_for(&mut self, path: &Path, tool: &ToolId, arguments: &ArgumentDigest) -> Result<Vec<Grant>, StoreError>;
     /// A grant.
     fn grant(&mut self, id: GrantId) -> Result<Option<Grant>, StoreError>;
-    /// How many calls wait, beside a call of this path.
+    /// How many holds wait, beside a call of this path.
     fn pending(&mut self, path: &Path) -> Result<Waiting, StoreError>;
     /// Whether everything, or one of these agents, is halted.
     fn halted(&mut self, path: &Path) -> Result<bool, StoreError>;

@@ -26,6 +26,8 @@ use crate::grant::{Grant, GrantError};
 use crate::hold::{Decision, HoldKind, HoldRow, HoldState};
 use crate::id::{CallId, HoldId};
 use crate::json::Json;
+use crate::kept::Keep;
+use crate::limits::Limits;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::time::Time;
 use crate::verdict::{Because, Effect, Life, Memory, Terms, Verdict};
@@ -69,7 +71,12 @@ pub enum Step<'a> {
         lease: Duration,
     },
     /// The running tool asks.
-    Ask(&'a Asking),
+    Ask {
+        /// What it asks.
+        asking: &'a Asking,
+        /// Why no further hold may wait, if none may.
+        full: Option<String>,
+    },
     /// The run ended.
     Finish {
         /// The executor's fence.
@@ -97,12 +104,14 @@ pub struct Deciding {
     pub edit: Option<Edit>,
     /// The payload or response with secrets masked, where that differs: for the log.
     pub redacted: Option<Json>,
+    /// Where the grant is kept that it makes, if any.
+    pub keep: Keep,
 }
 
 impl Deciding {
     /// A decision by somebody whose groups do not matter, that edits nothing and holds no secret.
     pub fn new(hold: HoldId, decision: Decision) -> Deciding {
-        Deciding { hold, decision, groups: Vec::new(), edit: None, redacted: None }
+        Deciding { hold, decision, groups: Vec::new(), edit: None, redacted: None, keep: Keep::Stored }
     }
 
     /// What the decision hands on, as the log may show it.
@@ -183,8 +192,8 @@ pub struct Asking {
     pub payload: Option<Json>,
     /// What happens where nobody can be asked; none where somebody can.
     pub unattended: Option<Unasked>,
-    /// How many holds a call may open.
-    pub most: usize,
+    /// How many may wait, and how many holds one call may open.
+    pub limits: Arc<Limits>,
 }
 
 /// What to do with a hold that nobody can be asked about.
@@ -294,7 +303,7 @@ pub fn step(call: &mut Call, step: &Step<'_>, now: Time) -> Result<Moved, Reject
         Step::Cancel { refusal } => cancel(call, refusal),
         Step::Claim(claiming) => claim(call, claiming, now),
         Step::Renew { fence, lease } => renew(call, *fence, now.after(*lease)),
-        Step::Ask(asking) => ask(call, asking, now),
+        Step::Ask { asking, full } => ask(call, asking, full.as_deref(), now),
         Step::Finish { fence, outcome } => finish(call, *fence, outcome, now),
         Step::Resolve { resolution } => resolve(call, resolution),
     }

@@ -165,17 +165,23 @@ async fn ask(desk: &Desk, open: &Hold, wanted: Answer, rule: Vec<String>) -> Res
     let plain = wanted == Answer::approve();
     let mut view = desk.gate.view(open, now).await?;
     add_wishes(&mut view, &wanted, &rule);
-    let offers = if plain { offer::offers(&desk.gate, open).await? } else { Vec::new() };
+    let (offers, fields) = match plain {
+        true => (offer::offers(&desk.gate, open).await?, offer::fields(&desk.gate, open).await?),
+        false => Default::default(),
+    };
     let mut choices = vec![Choice::Leave, Choice::Approve];
     if plain {
         choices.extend(prompt::choices(open, &offers).into_iter().filter(|choice| *choice != Choice::Approve));
     }
-    let question = Question { view, arguments: open.call.shown_arguments().clone(), choices, offers, notice: None };
+    let arguments = open.call.shown_arguments().clone();
+    let question = Question { view, arguments, choices, offers, fields, notice: None };
     let begin = std::time::Instant::now();
     let life: Option<Duration> = open.expires_at.map(|at| now.until(at));
     let left = move || life.map(|life| life.saturating_sub(begin.elapsed()));
     let mut signals = Signals::listen()?;
-    match prompt::ask(question, left, prompt::closed(&desk.gate, open), std::future::pending(), &mut signals).await? {
+    let look = async |fields: &[String]| offer::by_fields(&desk.gate, open, fields).await;
+    let closed = prompt::closed(&desk.gate, open);
+    match prompt::ask(question, left, closed, std::future::pending(), look, &mut signals).await? {
         Asked::Answer(answer) if answer == Answer::approve() => Ok(Some(wanted)),
         Asked::Answer(answer) => Ok(Some(answer)),
         Asked::Left | Asked::Joined | Asked::Stop => Ok(None),

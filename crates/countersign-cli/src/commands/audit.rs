@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use countersign::audit::{
-    ExportError, ExportOptions, Problem, Report, VerifyOptions, export, export_log, verify, verify_log, verify_store,
+    ExportError, ExportOptions, Problem, Report, VerifyOptions, export, export_log, verify, verify_log,
 };
 use countersign::event::{Cursor, Event, EventName};
 use countersign::show::escape;
@@ -19,6 +19,7 @@ use crate::commands::Form;
 use crate::desk::{Care, Desk};
 use crate::fault::Fault;
 use crate::out::{self, Cell};
+use crate::progress::{Counted, OfStore, Progress};
 use crate::settings::Reach;
 
 use remote::Remote;
@@ -96,40 +97,67 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
 
 async fn log(args: LogArgs, form: Form) -> Result<(), Fault> {
     let session = args.session.as_deref();
-    let events = match args.reach.client()? {
-        Some(client) => remote::events(&client, session).await?,
-        None => events(Desk::open(&args.reach.place, Care::Rescue).await?.store(), session).await?,
-    };
-    if form == Form::Json {
-        for event in &events {
-            // The body is printed as the bytes that are hashed.
-            out::data(&event.body)?;
+    let progress = Progress::beside_output();
+    let mut printed = 0;
+    let mut page = |events: &[Event]| -> Result<(), Fault> {
+        if events.is_empty() {
+            return Ok(());
         }
-        return Ok(());
+        match form {
+            // The body is printed as the bytes that are hashed.
+            Form::Json => events.iter().try_for_each(|event| out::data(&event.body))?,
+            Form::Text => print_page(events, printed == 0, out::columns())?,
+        }
+        printed += events.len();
+        progress.add(events.len());
+        Ok(())
+    };
+    match args.reach.client()? {
+        Some(client) => remote::pages(&client, session, &mut page).await?,
+        None => pages(Desk::open(&args.reach.place, Care::Rescue).await?.store(), session, &mut page).await?,
     }
-    if events.is_empty() {
+    drop(progress);
+    if printed == 0 && form == Form::Text {
         out::say("The record is empty.");
     }
-    print(&events, out::columns())
+    Ok(())
 }
 
-/// All events of a store, oldest first.
-pub(crate) async fn events(store: &Arc<dyn Store>, session: Option<&str>) -> Result<Vec<Event>, Fault> {
+/// Hands on the events of a store, oldest first, a page at a time: a log may be larger than memory.
+async fn pages(
+    store: &Arc<dyn Store>,
+    session: Option<&str>,
+    hand_on: &mut (dyn FnMut(&[Event]) -> Result<(), Fault> + Send),
+) -> Result<(), Fault> {
     let session = session.map(Arc::from);
     let filter = EventFilter { session, limit: Some(limits::PAGE_ROWS), ..EventFilter::default() };
-    let mut events: Vec<Event> = Vec::new();
+    let mut after = Cursor::default();
     loop {
-        let after = events.last().map_or(Cursor::default(), |event| event.cursor);
         let page = store.events(after, filter.clone()).await?;
-        if page.is_empty() {
-            return Ok(events);
-        }
-        events.extend(page);
+        let Some(last) = page.last() else { return Ok(()) };
+        after = last.cursor;
+        hand_on(&page)?;
     }
+}
+
+/// All events of a store, oldest first, where there are few.
+pub(crate) async fn events(store: &Arc<dyn Store>) -> Result<Vec<Event>, Fault> {
+    let mut events = Vec::new();
+    let mut keep = |page: &[Event]| {
+        events.extend_from_slice(page);
+        Ok(())
+    };
+    pages(store, None, &mut keep).await?;
+    Ok(events)
 }
 
 /// Prints events as a table.
 pub(crate) fn print(events: &[Event], room: usize) -> Result<(), Fault> {
+    print_page(events, true, room)
+}
+
+/// Prints one page of a table; the first one has its head.
+fn print_page(events: &[Event], first: bool, room: usize) -> Result<(), Fault> {
     let row = |event: &Event| {
         let at = event.at.to_string();
         let time = at.get(11..23).unwrap_or(&at).to_owned();
@@ -142,7 +170,8 @@ pub(crate) fn print(events: &[Event], room: usize) -> Result<(), Fault> {
         ]
     };
     let rows: Vec<Vec<Cell>> = events.iter().map(row).collect();
-    for line in out::table(&["chain", "#", "time", "event", "what"], &rows, room) {
+    let lines = out::table(&["chain", "#", "time", "event", "what"], &rows, room);
+    for line in lines.into_iter().skip(usize::from(!first)) {
         out::data(line)?;
     }
     Ok(())
@@ -192,20 +221,26 @@ fn detail(event: &Event) -> String {
 async fn check(args: VerifyArgs, form: Form) -> Result<(), Fault> {
     let options = VerifyOptions { pinned: args.key.clone() };
     if let Some(client) = args.reach.client()? {
-        let log = Remote::new(client);
-        let checked = verify_log(&log, &options).await;
-        return judged(log.unless_lost(checked)?, None, form);
+        let progress = Progress::of_events();
+        let counted = Counted { log: Remote::new(client), progress: &progress };
+        let checked = verify_log(&counted, &options).await;
+        let checked = counted.log.unless_lost(checked)?;
+        drop(progress);
+        return judged(checked, None, form);
     }
     let checked = match &args.file {
         Some(path) if path == Path::new("-") => verify(BufReader::new(io::stdin().lock()), &options),
         Some(path) => {
             let file =
                 File::open(path).map_err(|error| Fault::usage(format!("cannot read `{}`: {error}", path.display())))?;
-            verify(BufReader::new(file), &options)
+            let progress = Progress::of_bytes(file.metadata().map_or(0, |found| found.len()));
+            verify(BufReader::new(progress.reading(file)), &options)
         }
         None => {
             let desk = Desk::open(&args.reach.place, Care::Rescue).await?;
-            verify_store(&**desk.store(), &options).await
+            let progress = Progress::of_events();
+            let log = OfStore(Arc::clone(desk.store()));
+            verify_log(&Counted { log, progress: &progress }, &options).await
         }
     };
     judged(checked, args.file.as_deref(), form)
@@ -275,7 +310,8 @@ fn refuted(problem: &Problem, file: Option<&Path>, form: Form) -> Result<Fault, 
 
 async fn write(args: ExportArgs) -> Result<(), Fault> {
     let options = ExportOptions { session: args.session.as_deref().map(Arc::from) };
-    let mut stdout = io::BufWriter::new(io::stdout());
+    let progress = Progress::beside_output();
+    let mut stdout = progress.writing(io::BufWriter::new(io::stdout()));
     let exported = match args.reach.client()? {
         Some(client) => {
             let log = Remote::new(client);
@@ -292,6 +328,8 @@ async fn write(args: ExportArgs) -> Result<(), Fault> {
         error => Fault::failed(error),
     })?;
     stdout.flush()?;
+    drop(stdout);
+    drop(progress);
     out::say(format_args!("{} events; check them with `countersign audit verify FILE`", exported.events));
     Ok(())
 }

@@ -160,7 +160,7 @@ fn greet(folder: &Path, address: &str) {
 }
 
 async fn tell(run: &Run, work: &Path, report: &Report, form: Form) -> Result<(), Fault> {
-    let events = audit::events(run.gate.store(), None).await?;
+    let events = audit::events(run.gate.store()).await?;
     let changes = file_changes(work)?;
     if form == Form::Json {
         let calls = run.calls.iter().map(|call| serde_json::to_value(wire::Call::from(&**call)));

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use clap::{Subcommand, ValueEnum};
 use countersign::call::{Outcome, Resolution, ResolvedAs};
-use countersign::store::{CallFilter, Op};
-use countersign::transition::Rejection;
-use countersign::{Call, CallId, CallState, GateError, Time, limits};
+use countersign::store::CallFilter;
+use countersign::{Call, CallId, CallState, Time, limits};
 use countersign_api::wire;
 
 use crate::commands::Form;
@@ -148,9 +147,9 @@ async fn resolve(args: ResolveArgs, form: Form) -> Result<(), Fault> {
         None => {
             let desk = Desk::open(&args.reach.place, Care::Full).await?;
             let resolution = Resolution { r#as: found, reason, by: person().id, at: Time::default() };
-            let applied = desk.store().run(Op::Resolve { call: args.id, resolution }).await?;
+            let call = desk.gate.resolve(args.id, resolution).await?;
             desk.sign().await;
-            wire::Call::from(&*applied.call.ok_or(GateError::Rejected(Rejection::NotFound("call")))?)
+            wire::Call::from(&*call)
         }
     };
     match form {

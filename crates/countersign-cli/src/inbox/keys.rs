@@ -128,7 +128,8 @@ impl State {
     fn key_for_dialog(&mut self, key: KeyEvent) -> Vec<Effect> {
         let Some(shown) = self.shown.as_mut() else { return Vec::new() };
         match shown.dialog.key(key, self.now) {
-            Step::Stay => Vec::new(),
+            // Here the coverage is chosen by `c`, fields among others.
+            Step::Stay | Step::Fields(_) => Vec::new(),
             Step::Left => {
                 self.mode = Mode::List;
                 Vec::new()

@@ -342,7 +342,7 @@ pub(crate) fn question(detail: wire::HoldDetail) -> Question {
         choices.extend([Choice::Remember].into_iter().filter(|_| !hold.in_run && hold.remember != Memory::None));
     }
     let (title, arguments) = (safe_piece(&hold.title), arguments(&detail));
-    Question { view: view(title, detail), arguments, choices, offers: Vec::new(), notice: None }
+    Question { view: view(title, detail), arguments, choices, offers: Vec::new(), fields: Vec::new(), notice: None }
 }
 
 /// The exact text of the arguments, where it is one; a reader of JSON would have rounded its numbers.

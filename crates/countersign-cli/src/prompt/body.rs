@@ -54,7 +54,7 @@ pub(super) fn rows(dialog: &Dialog) -> Vec<Row> {
                 }
             }
         }
-        Stage::Denying(_) | Stage::Responding(_) | Stage::Editing(_) => {}
+        Stage::Denying(_) | Stage::Responding(_) | Stage::Editing(_) | Stage::Naming(_) => {}
     }
     page.rows
 }

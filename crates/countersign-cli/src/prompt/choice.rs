@@ -21,6 +21,8 @@ pub(crate) enum Choice {
     Back,
     /// Say yes to the arguments as edited.
     ApproveEdited,
+    /// Name the fields that must stay the same.
+    Fields,
     /// Look at what would cover more than this call.
     Widen,
     /// Say yes, and remember it there.
@@ -38,6 +40,7 @@ impl Choice {
             Choice::Respond => 'r',
             Choice::Remember => 'm',
             Choice::Back => 'b',
+            Choice::Fields => 'f',
             Choice::Widen => 't',
             Choice::RememberIn(RememberScope::Session) => 's',
             Choice::RememberIn(RememberScope::Global) => 'g',
@@ -55,6 +58,7 @@ impl Choice {
             Choice::Remember => "Remember",
             Choice::Back => "Back",
             Choice::ApproveEdited => "Approve as edited",
+            Choice::Fields => "By fields",
             Choice::Widen => "The whole tool",
             Choice::RememberIn(RememberScope::Session) => "For this session",
             Choice::RememberIn(RememberScope::Global) => "For every session",
@@ -72,6 +76,7 @@ impl Choice {
             Choice::Remember => "Approve, and allow the same call from now on. Shows the rule first.",
             Choice::Back => "Nothing is decided yet.",
             Choice::ApproveEdited => "Exactly the edited arguments run, once.",
+            Choice::Fields => "Name the fields that must stay the same; others may change. Shows the rule first.",
             Choice::Widen => "Shows the rules that would allow this tool with any arguments. Decides nothing yet.",
             Choice::RememberIn(RememberScope::Session) => "Approve, and do not ask again in this session.",
             Choice::RememberIn(RememberScope::Global) => "Approve, and do not ask again in any session.",
@@ -88,6 +93,7 @@ impl Choice {
             | Choice::Respond
             | Choice::Remember
             | Choice::Back
+            | Choice::Fields
             | Choice::Widen => false,
         }
     }

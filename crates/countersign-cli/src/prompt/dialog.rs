@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign::grant::{Remember, RememberCovers};
 use countersign::json::Bounds;
-use countersign::show::View;
+use countersign::show::{View, escape};
 use countersign::{Answer, Json, Limits};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -27,6 +27,8 @@ pub(crate) struct Question {
     pub(crate) choices: Vec<Choice>,
     /// What may be remembered.
     pub(crate) offers: Vec<Offer>,
+    /// Fields of the arguments that a grant may name; none where it may name none.
+    pub(crate) fields: Vec<String>,
     /// Why the last answer was not taken.
     pub(crate) notice: Option<String>,
 }
@@ -51,6 +53,8 @@ pub(crate) enum Step {
     Left,
     /// The person wants to see what may be remembered, and nobody has looked yet.
     Offers,
+    /// The person wants to see what would be remembered by these fields. What comes of it goes to [`Dialog::named`].
+    Fields(Vec<String>),
     /// The person wants to write this text anew in their own editor. What comes of it goes to [`Dialog::rewritten`].
     Editor(String),
     /// The person wants everything to stop.
@@ -70,6 +74,8 @@ pub(crate) enum Stage {
     Editing(Input),
     /// Looking at the edited arguments.
     Checking(Json),
+    /// Writing which fields must stay the same.
+    Naming(Input),
     /// Looking at the rules that could be made and cover so much.
     Remembering(RememberCovers),
 }
@@ -121,12 +127,15 @@ impl Dialog {
             Stage::Remembering(covers) => {
                 let offers = self.offers(covers).map(|offer| Choice::RememberIn(offer.remember.scope));
                 let mut bar: Vec<Choice> = std::iter::once(Choice::Back).chain(offers).collect();
+                if *covers == RememberCovers::Exact && !self.question.fields.is_empty() {
+                    bar.push(Choice::Fields);
+                }
                 if *covers == RememberCovers::Exact && self.offers(&RememberCovers::Tool).next().is_some() {
                     bar.push(Choice::Widen);
                 }
                 bar
             }
-            Stage::Denying(_) | Stage::Responding(_) | Stage::Editing(_) => Vec::new(),
+            Stage::Denying(_) | Stage::Responding(_) | Stage::Editing(_) | Stage::Naming(_) => Vec::new(),
         }
     }
 
@@ -220,6 +229,44 @@ impl Dialog {
         self.enter(Stage::Remembering(covered_by(&self.question.offers)), now);
     }
 
+    /// Shows the rules that name these fields, or says why there are none.
+    pub(crate) fn named(&mut self, fields: Vec<String>, offers: Result<Vec<Offer>, String>, now: Duration) {
+        match offers {
+            Err(words) => self.notice = Some(words),
+            Ok(offers) => {
+                let by_fields = |offer: &Offer| matches!(offer.remember.covers, RememberCovers::Fields(_));
+                self.question.offers.retain(|offer| !by_fields(offer));
+                self.question.offers.extend(offers);
+                self.enter(Stage::Remembering(RememberCovers::Fields(fields)), now);
+            }
+        }
+    }
+
+    /// What is asked where fields are to be named.
+    pub(crate) fn naming(&self) -> String {
+        let fields: Vec<String> =
+            self.question.fields.iter().enumerate().map(|(at, name)| format!("{} {}", at + 1, escape(name))).collect();
+        format!("Which must stay the same? Type their numbers or names: {}", fields.join(" · "))
+    }
+
+    /// The fields somebody named, by number or by name.
+    fn fields_in(&self, text: &str) -> Result<Vec<String>, String> {
+        let fields = &self.question.fields;
+        let mut named: Vec<String> = Vec::new();
+        for word in text.split([',', ' ']).filter(|word| !word.is_empty()) {
+            let numbered = word.parse::<usize>().ok().and_then(|number| fields.get(number.checked_sub(1)?));
+            let found = fields.iter().find(|name| *name == word).or(numbered);
+            let found = found.ok_or_else(|| format!("There is no field `{}`.", escape(word)))?;
+            if !named.contains(found) {
+                named.push(found.clone());
+            }
+        }
+        match named.is_empty() {
+            true => Err("Name at least one, or press Esc to go back.".to_owned()),
+            false => Ok(named),
+        }
+    }
+
     /// Begins anew with the first choice in focus. What was shown stays shown.
     pub(crate) fn restart(&mut self, now: Duration) {
         match self.stage {
@@ -259,7 +306,9 @@ impl Dialog {
     /// Takes pasted text, where text is wanted. Anywhere else it does nothing.
     pub(crate) fn paste(&mut self, text: &str) {
         match &mut self.stage {
-            Stage::Denying(input) | Stage::Responding(input) | Stage::Editing(input) => input.paste(text),
+            Stage::Denying(input) | Stage::Responding(input) | Stage::Editing(input) | Stage::Naming(input) => {
+                input.paste(text);
+            }
             Stage::Choosing | Stage::Checking(_) | Stage::Remembering(_) => {}
         }
     }
@@ -287,17 +336,19 @@ impl Dialog {
         }
         match &mut self.stage {
             Stage::Choosing | Stage::Checking(_) | Stage::Remembering(_) => self.choosing(key, now),
-            Stage::Denying(_) | Stage::Responding(_) if key.code == KeyCode::Enter => self.written(),
+            Stage::Denying(_) | Stage::Responding(_) | Stage::Naming(_) if key.code == KeyCode::Enter => self.written(),
             Stage::Editing(input) if is_control(key, 's') || key.code == KeyCode::F(2) => {
                 let text = input.text();
                 self.edited(&text, now)
             }
             Stage::Editing(input) if is_control(key, 'o') || key.code == KeyCode::F(4) => Step::Editor(input.text()),
-            Stage::Denying(_) | Stage::Responding(_) | Stage::Editing(_) if key.code == KeyCode::Esc => {
+            Stage::Denying(_) | Stage::Responding(_) | Stage::Editing(_) | Stage::Naming(_)
+                if key.code == KeyCode::Esc =>
+            {
                 self.enter(Stage::Choosing, now);
                 Step::Stay
             }
-            Stage::Denying(input) | Stage::Responding(input) | Stage::Editing(input) => {
+            Stage::Denying(input) | Stage::Responding(input) | Stage::Editing(input) | Stage::Naming(input) => {
                 input.key(key);
                 self.notice = None;
                 Step::Stay
@@ -382,6 +433,7 @@ impl Dialog {
             Choice::Edit => self.go(Stage::Editing(Input::lines(&pretty(&self.question.arguments))), now),
             Choice::Remember if self.question.offers.is_empty() => Step::Offers,
             Choice::Remember => self.go(Stage::Remembering(covered_by(&self.question.offers)), now),
+            Choice::Fields => self.go(Stage::Naming(Input::line()), now),
             Choice::Widen => self.go(Stage::Remembering(RememberCovers::Tool), now),
             Choice::Back => self.go(Stage::Choosing, now),
             Choice::ApproveEdited => match &self.stage {
@@ -417,6 +469,13 @@ impl Dialog {
                 Step::Stay
             }
             Stage::Responding(input) => Step::Done(Answer::Respond { response: said(&input.text()) }),
+            Stage::Naming(input) => match self.fields_in(&input.text()) {
+                Ok(fields) => Step::Fields(fields),
+                Err(words) => {
+                    self.notice = Some(words);
+                    Step::Stay
+                }
+            },
             Stage::Choosing | Stage::Editing(_) | Stage::Checking(_) | Stage::Remembering(_) => Step::Stay,
         }
     }

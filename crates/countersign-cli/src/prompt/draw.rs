@@ -49,6 +49,7 @@ pub(crate) fn draw(dialog: &mut Dialog, size: (usize, usize), left: Option<Durat
             frame.writing("Your answer in place of the tool's: plain words, or JSON.", input, room);
         }
         Stage::Editing(input) => frame.writing("The arguments, as JSON:", input, room),
+        Stage::Naming(input) => frame.writing(&dialog.naming(), input, room),
     }
     // What was drawn counts as shown, which may have woken a choice.
     let left = size.1.saturating_sub(frame.screen.rows.len() + 1);
@@ -212,6 +213,7 @@ fn keys(stage: &Stage) -> &'static str {
             " ←→ choose · Enter take it · Space turn the page · Esc back · Ctrl-C stop "
         }
         Stage::Denying(_) | Stage::Responding(_) => " Enter send it · Esc back · Ctrl-C stop ",
+        Stage::Naming(_) => " Enter look at the rule · Esc back · Ctrl-C stop ",
         Stage::Editing(_) => " Ctrl-S or F2 look at the change · Ctrl-O in your $EDITOR · Esc back ",
     }
 }

@@ -44,15 +44,16 @@ pub(crate) async fn put(
     signals: &mut Signals,
 ) -> Result<Asked, Fault> {
     let now = gate.store().now().await?;
-    let offers = offer::offers(gate, open).await?;
+    let (offers, fields) = (offer::offers(gate, open).await?, offer::fields(gate, open).await?);
     let mut choices = choices(open, &offers);
     choices.extend(also);
     let view = gate.view(open, now).await?;
-    let question = Question { view, arguments: open.call.shown_arguments().clone(), choices, offers, notice };
+    let question = Question { view, arguments: open.call.shown_arguments().clone(), choices, offers, fields, notice };
     let begin = Instant::now();
     let life: Option<Duration> = open.expires_at.map(|at| now.until(at));
     let left = move || life.map(|life| life.saturating_sub(begin.elapsed()));
-    Ok(ask(question, left, closed(gate, open), joined, signals).await?)
+    let look = async |fields: &[String]| offer::by_fields(gate, open, fields).await;
+    Ok(ask(question, left, closed(gate, open), joined, look, signals).await?)
 }
 
 /// Asks a question that only a typed yes answers. Where nobody can be asked it is a refusal that says what to do.

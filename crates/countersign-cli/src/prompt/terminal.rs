@@ -19,7 +19,7 @@ use crossterm::{execute, queue};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::dialog::{Dialog, Question, Step};
+use super::dialog::{Dialog, Offer, Question, Step};
 use super::draw::{Screen, draw};
 use super::editor;
 use crate::signals::Signals;
@@ -51,13 +51,14 @@ pub(crate) fn is_interactive() -> bool {
 /// Puts a question to the person at the terminal.
 ///
 /// `left` says how long there is; `closed` resolves when the hold closes without them, `joined` when another one opens,
-/// which counts only as long as no key was pressed. Signals must be listened to:
+/// which counts only as long as no key was pressed. `look` says what could be remembered by some fields. Signals must be listened to:
 /// without that, one would end us with the terminal still in our hands.
 pub(crate) async fn ask(
     question: Question,
     left: impl Fn() -> Option<Duration>,
     closed: impl Future<Output = ()>,
     joined: impl Future<Output = ()>,
+    look: impl AsyncFn(&[String]) -> Result<Vec<Offer>, String>,
     signals: &mut Signals,
 ) -> io::Result<Asked> {
     let mut guard = Guard::take()?;
@@ -96,6 +97,10 @@ pub(crate) async fn ask(
         };
         match step {
             Step::Stay | Step::Offers => {}
+            Step::Fields(fields) => {
+                let offers = look(&fields).await;
+                dialog.named(fields, offers, begin.elapsed());
+            }
             Step::Editor(text) => {
                 guard.lend();
                 let written = editor::edit(text).await;

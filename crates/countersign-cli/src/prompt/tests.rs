@@ -34,6 +34,7 @@ fn question(lines: usize) -> Question {
             offer(Remember::global(), "allow delete_file everywhere"),
             offer(whole, "allow delete_file with any arguments"),
         ],
+        fields: vec!["path".to_owned(), "mode 2".to_owned()],
         notice: None,
     }
 }
@@ -233,6 +234,39 @@ fn the_whole_tool_takes_a_second_act() {
     assert_eq!(person.press(KeyCode::Char('g')), Step::Done(expected));
 }
 
+/// B65: fields are named by number or name; the rule and its predicate are shown before they are made.
+#[test]
+fn a_grant_by_fields_is_shown_before_it_is_made() {
+    let mut person = Person::before(3);
+    person.press(KeyCode::Char('m'));
+    person.wait(LATER);
+    assert_eq!(person.press(KeyCode::Char('f')), Step::Stay);
+    let screen = person.look();
+    assert!(screen.contains("1 path") && screen.contains("2 mode 2"), "{screen}");
+    for (typed, words) in [("", "at least one"), ("3", "no field `3`"), ("x", "no field `3x`")] {
+        person.write(typed);
+        assert_eq!(person.press(KeyCode::Enter), Step::Stay);
+        assert!(person.look().contains(words), "{}", person.look());
+    }
+    person.press(KeyCode::Backspace);
+    person.press(KeyCode::Backspace);
+    person.write("path, 2 1");
+    let fields = vec!["path".to_owned(), "mode 2".to_owned()];
+    assert_eq!(person.press(KeyCode::Enter), Step::Fields(fields.clone()));
+    person.dialog.named(fields.clone(), Err("a shell is never remembered so".to_owned()), person.now);
+    assert!(person.look().contains("never remembered so"), "{}", person.look());
+    let remember = Remember { covers: RememberCovers::Fields(fields.clone()), ..Remember::session() };
+    let lines =
+        vec!["allow delete_file whenever the same in path, mode 2".to_owned(), "where path is \"a\"".to_owned()];
+    person.dialog.named(fields, Ok(vec![Offer { remember: remember.clone(), lines }]), person.now);
+    let screen = person.look();
+    assert!(screen.contains("the same in path") && screen.contains("where path is \"a\""), "{screen}");
+    assert_eq!(person.press(KeyCode::Char('s')), Step::Stay, "it is looked at first");
+    person.wait(LATER);
+    let expected = Answer::Approve { arguments: None, payload: None, remember: Some(remember) };
+    assert_eq!(person.press(KeyCode::Char('s')), Step::Done(expected));
+}
+
 #[test]
 fn an_answer_is_json_where_it_is_json() {
     for (typed, expected) in [("[1, 2]", "[1,2]"), ("it is done", "\"it is done\"")] {
@@ -275,7 +309,7 @@ fn a_narrow_window_cuts_neither_choices_nor_notices() {
     for size in [(40, 10), (40, 14), (60, 12)] {
         let mut person = Person::before(30);
         person.size = size;
-        for (stage, keys) in [(None, 5), (Some('m'), 4)] {
+        for (stage, keys) in [(None, 5), (Some('m'), 5)] {
             stage.map(|stage| person.press(KeyCode::Char(stage)));
             for _ in 0..keys {
                 let screen = person.look();

@@ -57,6 +57,33 @@ async fn the_log_is_printed_for_people_and_for_programs() {
     assert_eq!(bed.run(["audit", "log", "--session", "none", "--json", "--store", &bed.url()]).expect(0).stdout, "");
 }
 
+/// A log of several pages is printed whole, in order, under one head.
+#[tokio::test]
+async fn a_long_log_is_printed_page_by_page() {
+    let bed = Bed::new();
+    let store = bed.store().await;
+    let agent = gate(&store, "otherwise: deny\n");
+    let calls = countersign::limits::PAGE_ROWS / 2 + 20;
+    futures::future::join_all((0..calls).map(|n| {
+        let agent = agent.clone();
+        async move { submit(&agent, "pay", &format!(r#"{{"n": {n}}}"#)).await }
+    }))
+    .await;
+    let lines = bed.run(["audit", "log", "--json", "--store", &bed.url()]).expect(0);
+    let seqs: Vec<u64> = lines
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter(|event| event["chain"] == "local/s1")
+        .map(|event| event["seq"].as_u64().unwrap())
+        .collect();
+    assert_eq!(seqs, (1..=2 * calls as u64).collect::<Vec<_>>());
+    let text = bed.run(["audit", "--store", &bed.url()]).expect(0);
+    assert_eq!(text.stdout.lines().filter(|line| line.starts_with("chain ")).count(), 1);
+    assert_eq!(text.stdout.lines().count(), lines.stdout.lines().count() + 1);
+    assert!(text.stderr.is_empty(), "no progress but on a terminal: {}", text.stderr);
+}
+
 /// A reader that goes away is no failure; a full disk is.
 #[cfg(target_os = "linux")]
 #[tokio::test]

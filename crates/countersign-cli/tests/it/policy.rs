@@ -104,8 +104,54 @@ fn a_file_of_calls_is_judged_and_compared() {
     assert_eq!(bed.say("policy test wrong.yml --config good.yml --json").expect(1).json()["failed"], 2);
     bed.write("calls.json", r#"[{"tool": "read_file", "expect": "allow"}]"#);
     bed.say("policy test calls.json --config good.yml").expect(0);
-    bed.write("broken.yml", "- { tool: read_file, expect: perhaps }\n");
-    bed.say("policy test broken.yml --config good.yml").expect(2);
+}
+
+/// A misspelled field would leave a test that tests nothing, so the file is read as strictly as a policy is.
+#[test]
+fn a_file_of_calls_with_a_mistake_is_refused_with_its_place() {
+    let bed = Bed::new();
+    bed.write("good.yml", GOOD);
+    let good = "- { tool: read_file, expect: allow }";
+    for (wrong, place, words) in [
+        ("- { tool: read_file, expect: perhaps }", "2:", "perhaps"),
+        ("- { tool: read_file, expect: allow, rules: reads }", "2:", "rules"),
+        ("- tool: read_file\n  expect: allow\n  args: { path: a }", "4:3:", "args"),
+        ("- { tool: read_file, expect: allow, expect: deny }", "2:", "expect"),
+        ("- { tool: read_file }", "2:", "expect"),
+        ("- { expect: allow }", "2:", "tool"),
+        ("- { tool: [read_file], expect: allow }", "2:", "string"),
+    ] {
+        bed.write("broken.yml", &format!("{good}\n{wrong}\n"));
+        let ran = bed.say("policy test broken.yml --config good.yml").expect(2);
+        let said = format!("broken.yml:{place}");
+        assert!(ran.stderr.contains(&said) && ran.stderr.contains(words), "{wrong}: {}", ran.stderr);
+    }
+    // What older YAML reads as a boolean is a word.
+    bed.write("word.yml", "- { tool: read_file, arguments: { path: no }, expect: allow }\n");
+    bed.say("policy test word.yml --config good.yml").expect(0);
+}
+
+/// What `policy apply` put into a store judges its calls, so it is what explains them.
+#[test]
+fn an_explanation_with_a_store_is_by_the_policy_it_holds() {
+    let bed = Bed::new();
+    bed.write("good.yml", GOOD);
+    let explain = |store: Option<&str>| {
+        let store = store.map(|url| format!(" --store {url}")).unwrap_or_default();
+        bed.say(&format!("policy explain --config good.yml --tool read_file{store}")).expect(0).stdout
+    };
+    let without = explain(None);
+    assert!(without.starts_with("allow") && without.contains("good.yml"), "{without}");
+    let empty = explain(Some(&bed.url()));
+    assert!(empty.starts_with("allow") && empty.contains("good.yml"), "a store without a policy has no say: {empty}");
+    bed.write("store.yml", "policy: { otherwise: ask, rules: [{ id: nothing-goes, deny: 'read_*' }] }\n");
+    bed.say(&format!("policy apply store.yml --store {}", bed.url())).expect(0);
+    let held = explain(Some(&bed.url()));
+    assert!(held.starts_with("deny") && held.contains("nothing-goes"), "{held}");
+    assert!(held.contains("from the store") && !held.contains("good.yml"), "{held}");
+    let said = format!("policy explain --config good.yml --tool read_file --store {} --json", bed.url());
+    let said = bed.say(&said).expect(0).json();
+    assert_eq!((&said["effect"], &said["source"]), (&"deny".into(), &"the store".into()));
 }
 
 #[test]

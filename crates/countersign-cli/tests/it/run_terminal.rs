@@ -105,6 +105,32 @@ fn a_whole_tool_is_remembered_by_a_second_act() {
     assert_eq!(shown.matches("you approve").count(), 1, "{shown}");
 }
 
+/// B65: remembered by a field, a call with the same value there is not asked about, and one with another value is.
+#[test]
+fn a_call_is_remembered_by_its_fields() {
+    let call = |path: &str, content: &str| {
+        format!("{{ calls: [{{ tool: write_file, arguments: {{ path: {path}, content: {content} }} }}] }}")
+    };
+    let script = format!(
+        "turns: [{}, {}, {}, {{ text: Ended. }}]\n",
+        call("a.txt", "one"),
+        call("a.txt", "two"),
+        call("b.txt", "two")
+    );
+    let bed = scene(ASKS, &script);
+    let mut terminal = begin(&bed, &["helper", "go"]);
+    terminal.sees("[d Deny]").types("m").sees("f By fields").types("f").sees("2 path").types("path").types(ENTER);
+    terminal.sees("whenever the same in path").sees("where path is \"a.txt\"");
+    terminal.sees("s For this session").types("s").sees("remembered: allow").sees("done (remembered)");
+    deny(&mut terminal, "no");
+    terminal.sees("Ended.");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!(shown.matches("you approve").count(), 1, "{shown}");
+    assert_eq!(read(bed.work().join("a.txt")), "two");
+    assert!(!bed.work().join("b.txt").exists());
+}
+
 /// The person's words are the result of a call that does not run.
 #[test]
 fn an_answer_instead_is_what_the_model_reads() {

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing;
 use countersign::call::{CallState, Resolution};
 use countersign::hold::HoldState;
-use countersign::store::{CallFilter, Op, Order};
+use countersign::store::{CallFilter, Order};
 use countersign::{Call, CallId, Claimed, Time};
 use countersign_api::wire::{self, Code, Page};
 use serde::Deserialize;
@@ -210,7 +210,5 @@ async fn resolve(
     }
     let by = Arc::clone(&caller.0.name);
     let resolution = Resolution { r#as: body.r#as, reason, by, at: Time::default() };
-    let applied = app.store().run(Op::Resolve { call: id, resolution }).await?;
-    let call = applied.call.ok_or_else(Refused::not_found)?;
-    Ok(Json(wire::Call::from(&*call)))
+    Ok(Json(wire::Call::from(&*app.gate.resolve(id, resolution).await?)))
 }

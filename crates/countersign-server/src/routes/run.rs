@@ -248,7 +248,7 @@ fn asking(app: &App, hold: HoldId, body: wire::NewHold) -> Answer<Asking> {
         payload: payload.map(|json| app.redactor.arguments(&json, None).unwrap_or(json)),
         // People decide here: whoever asks waits for them.
         unattended: None,
-        most: app.limits.holds_per_call,
+        limits: Arc::new(app.limits.clone()),
     })
 }
 

@@ -115,8 +115,9 @@ impl Trouble {
     }
 }
 
-/// How many calls of each principal wait: counted at most once a second, plus what this node did since. Other nodes'
-/// calls of the last second are not in it, so the limits may be overrun by that much.
+/// How many holds of each principal wait: counted at most once a second, plus what this node did since. Other nodes'
+/// holds of the last second are not in it, nor are second holds of one running call, so the limits may be overrun by
+/// that much.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     counts: std::sync::Mutex<Counts>,
@@ -142,7 +143,7 @@ impl Counted {
         if counted.is_some_and(|at| at.elapsed() < RECOUNT_EVERY) {
             return Ok(());
         }
-        let query = sqlx::query("SELECT principal, count(*) FROM calls WHERE state = 'pending' GROUP BY principal");
+        let query = sqlx::query("SELECT principal, count(*) FROM calls WHERE holding GROUP BY principal");
         let mut counts = Counts::default();
         for row in query.fetch_all(connection).await? {
             counts.add(&Arc::from(row.try_get::<&str, _>(0)?), row.try_get(1)?);
@@ -241,7 +242,7 @@ impl Node {
     async fn transact(&self, ops: &[Arc<Op>]) -> Result<Vec<Answer>, Trouble> {
         let plan = Plan::of(ops);
         let mut connection = self.writers.acquire().await?;
-        if plan.submits() {
+        if plan.counts() {
             self.waiting.recount(&mut connection).await?;
         }
         let mut transaction = connection.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE").await?;

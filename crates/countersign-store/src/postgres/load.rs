@@ -39,6 +39,7 @@ enum Gate {
 
 fn gate(op: &Op) -> Gate {
     match op {
+        Op::Beside { op, .. } => gate(op),
         Op::Halt { .. }
         | Op::Lift { .. }
         | Op::OfferPolicy { .. }
@@ -70,6 +71,7 @@ pub(super) struct Plan {
     chains: BTreeSet<Chain>,
     submissions: Vec<Submitted>,
     heads: bool,
+    counts: bool,
 }
 
 impl Plan {
@@ -82,6 +84,7 @@ impl Plan {
             chains: BTreeSet::new(),
             submissions: Vec::new(),
             heads: false,
+            counts: false,
         };
         for op in ops {
             let needs = op.needs();
@@ -97,13 +100,14 @@ impl Plan {
             plan.chains.extend(needs.chains);
             plan.submissions.extend(needs.submission);
             plan.heads |= needs.heads;
+            plan.counts |= needs.waiting;
         }
         plan
     }
 
-    /// Whether the number of waiting calls matters.
-    pub(super) fn submits(&self) -> bool {
-        !self.submissions.is_empty()
+    /// Whether the number of waiting holds matters.
+    pub(super) fn counts(&self) -> bool {
+        self.counts
     }
 }
 

@@ -1,5 +1,6 @@
 //! Brings the schema up to date: one transaction per step, so that a node killed half-way leaves a whole step or none.
 
+use futures::TryStreamExt as _;
 use sqlx::{Connection, PgConnection, Row};
 
 use super::ConnectError;
@@ -37,11 +38,21 @@ async fn step(connection: &mut PgConnection) -> Result<usize, ConnectError> {
     let Some(script) = STEPS.get(before) else { return Ok(before) };
     let failed = |error| ConnectError::Migration { step: before + 1, error };
     sqlx::raw_sql(VERSIONS).execute(&mut *transaction).await.map_err(failed)?;
-    sqlx::raw_sql(*script).execute(&mut *transaction).await.map_err(failed)?;
+    run(&mut transaction, script).await.map_err(failed)?;
     let done = i32::try_from(before + 1).unwrap_or(i32::MAX);
     sqlx::query("INSERT INTO countersign_schema (version) VALUES ($1)").bind(done).execute(&mut *transaction).await?;
     transaction.commit().await.map_err(failed)?;
     Ok(before + 1)
+}
+
+/// Runs a step, and hears of each of its statements, so that tests can stand between any two of them.
+async fn run(connection: &mut PgConnection, script: &'static str) -> sqlx::Result<()> {
+    let mut statements = sqlx::raw_sql(script).execute_many(connection);
+    while statements.try_next().await?.is_some() {
+        #[cfg(feature = "testing")]
+        crate::testing::statement_done();
+    }
+    Ok(())
 }
 
 const VERSIONS: &str = "

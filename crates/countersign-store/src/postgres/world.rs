@@ -160,8 +160,9 @@ impl World {
         }
     }
 
-    fn count(&mut self, chain: &Chain, call: &Call, by: i64) -> Result<(), StoreError> {
-        if call.state != CallState::Pending {
+    fn count(&mut self, chain: &Chain, call: &Call, sign: i64) -> Result<(), StoreError> {
+        let by = sign * call.waiting() as i64;
+        if by == 0 {
             return Ok(());
         }
         let row = self.chain(chain)?;

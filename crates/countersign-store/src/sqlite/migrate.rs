@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rusqlite::fallible_iterator::FallibleIterator as _;
+use rusqlite::{Batch, Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::file::file;
 use crate::ConnectError;
@@ -116,10 +117,21 @@ fn migrate(path: &Path, connection: &mut Connection) -> Result<(), ConnectError>
         if number(&transaction, "user_version").map_err(broken)? > at as i64 {
             continue;
         }
-        transaction.execute_batch(step).map_err(broken)?;
+        run(&transaction, step).map_err(broken)?;
         transaction.pragma_update(None, "application_id", APPLICATION).map_err(broken)?;
         transaction.pragma_update(None, "user_version", at as i64 + 1).map_err(broken)?;
         transaction.commit().map_err(broken)?;
+    }
+    Ok(())
+}
+
+/// Runs a step statement by statement, so that tests can stand between any two of them.
+fn run(connection: &Connection, step: &str) -> rusqlite::Result<()> {
+    let mut batch = Batch::new(connection, step);
+    while let Some(mut statement) = batch.next()? {
+        statement.execute([])?;
+        #[cfg(feature = "testing")]
+        crate::testing::statement_done();
     }
     Ok(())
 }

@@ -467,7 +467,7 @@ impl State for Batch<'_> {
             let values = params![hold.id.as_bytes(), number];
             self.write_one("INSERT INTO holds (id, call) VALUES (?1, ?2)", values, "hold")?;
         }
-        let waits = |call: &Call| i64::from(call.state == CallState::Pending);
+        let waits = |call: &Call| call.waiting() as i64;
         self.count_pending(chain, &call.facts.path.principal, waits(&call) - before.map_or(0, waits))?;
         self.news.calls.push(call.id);
         if call.state == CallState::InDoubt {

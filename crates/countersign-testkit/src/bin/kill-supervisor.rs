@@ -1,5 +1,5 @@
 //! `kill-supervisor --count N --store sqlite|postgres [--seed S] [--json]`: kills a worker and joins what it did.
-#![expect(clippy::print_stdout, reason = "a program of its own: its report goes to stdout")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program of its own: its report goes there")]
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,14 +15,22 @@ fn main() -> Result<ExitCode> {
         let life = if life == "drain" { Life::Drain } else { Life::Work };
         let crash = std::env::var("CRASH_AT").ok();
         let seed = seed.parse()?;
-        runtime.block_on(run_child(url, Path::new(folder), life, seed, crash.as_deref(), || println!("ready")))?;
+        runtime.block_on(run_child(url, Path::new(folder), life, seed, crash.as_deref(), ready))?;
         return Ok(ExitCode::SUCCESS);
     }
     let wish = Wish::read(&words)?;
     let report = runtime.block_on(run_supervisor(wish.store, wish.count, wish.seed))?;
     tell(&report, wish.json)?;
-    let clean = report.lost + report.unapproved + report.twice == 0;
-    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    for complaint in &report.complaints {
+        eprintln!("{complaint}");
+    }
+    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Says that the store is open, and waits for a word before anything changes.
+fn ready() {
+    println!("ready");
+    let _ = std::io::stdin().read_line(&mut String::new());
 }
 
 /// What the command line asks for.
@@ -56,9 +64,12 @@ fn tell(report: &Report, json: bool) -> Result<()> {
         println!("{}", serde_json::to_string(report)?);
         return Ok(());
     }
-    println!("{} kills, seed {}", report.kills, report.seed);
-    println!("{} calls, {} effects, {} in doubt", report.calls, report.effects, report.in_doubt);
-    println!("{} decisions acknowledged, {} lost", report.acknowledged, report.lost);
+    println!("{} kills, {} of them inside the migration, seed {}", report.kills, report.migrations, report.seed);
+    println!("{} joins, {} calls, {} effects, {} doubts", report.joins, report.calls, report.effects, report.in_doubt);
+    println!(
+        "{} decisions and {} acts of operators acknowledged, {} lost",
+        report.acknowledged, report.operated, report.lost
+    );
     println!("{} effects unapproved, {} calls run twice", report.unapproved, report.twice);
     Ok(())
 }

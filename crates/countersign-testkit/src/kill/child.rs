@@ -1,4 +1,4 @@
-//! The worker that is killed: submits, decides, claims, runs and finishes, as fast as it can.
+//! The worker that is killed: submits, decides, claims, runs and finishes, as fast as it can, with an operator beside it.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -10,32 +10,58 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use countersign::call::Repeat;
 use countersign::grant::Remember;
+use countersign::signer::Signer;
 use countersign::store::CallFilter;
+use countersign::store::Op;
 use countersign::testing::races::Dice;
 use countersign::testing::{Fault, FaultStore};
 use countersign::tool::{FnTool, tool};
 use countersign::{
-    Answer, Call, CallState, Decision, Definition, Gate, Hold, Json, Policy, Proposal, Running, Store, ToolError, Who,
+    Answer, Call, CallState, Decision, Definition, Gate, GateError, Hold, Json, Policy, Proposal, Running, Store,
+    ToolError, Who,
 };
+use tokio::task::JoinSet;
 
-use super::{effects, hash, journal};
+use super::{SIGNER, effects, hash, journal};
 
+/// Nothing may take longer to come to its end than this.
+const DRAINED_WITHIN: Duration = Duration::from_secs(120);
 /// How long a claim holds: short, so that the next life finds its doubts at once.
 const LEASE: Duration = Duration::from_millis(200);
 /// Calls in flight at once.
 const WORKERS: usize = 4;
 
-const POLICY: &str = "
+/// Two that say the same, for the operator to change between.
+pub(super) const POLICIES: [&str; 2] = [
+    "
 otherwise: ask
 rules:
   - { id: free, allow: [free, again] }
+  - { id: pair, ask: pair, approvals: 2 }
   - { id: unanswered, ask: [fleeting, broken], expires_after: 1s }
-";
+",
+    "
+otherwise: ask
+rules:
+  - { id: still-free, allow: [free, again] }
+  - { id: pair, ask: pair, approvals: 2 }
+  - { id: unanswered, ask: [fleeting, broken], expires_after: 1s }
+",
+];
+
+/// The tool that one person alone cannot approve.
+const PAIR: &str = "pair";
+/// The tool that the operator makes grants for.
+pub(super) const LENT: &str = "lent";
 
 /// The tool whose holds nobody decides: they expire.
 const FLEETING: &str = "fleeting";
 /// The tool whose approver fails: its holds are closed.
 const BROKEN: &str = "broken";
+
+/// Dies inside a migration: `migration:after:3` is after the third statement that changes the schema.
+pub(super) const MIGRATION: &str = "migration:after:";
+static STATEMENTS_LEFT: AtomicU64 = AtomicU64::new(0);
 
 /// Whether a life works or only brings everything to an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,14 +72,14 @@ pub enum Life {
     Drain,
 }
 
-struct Worker {
-    gate: Gate,
+pub(super) struct Worker {
+    pub(super) gate: Gate,
     /// The same store, asked through an approver that always fails.
     failing: Gate,
     journal: Mutex<File>,
-    tools: Vec<Arc<FnTool>>,
+    pub(super) tools: Vec<Arc<FnTool>>,
     next: AtomicU64,
-    name: String,
+    pub(super) name: String,
 }
 
 /// Lives one life. `ready` is called when the store is open.
@@ -62,10 +88,20 @@ struct Worker {
 ///
 /// When the store or the files fail.
 pub async fn run(url: &str, folder: &Path, life: Life, seed: u64, crash: Option<&str>, ready: fn()) -> Result<()> {
+    if let Some(number) = crash.and_then(|crash| crash.strip_prefix(MIGRATION)) {
+        STATEMENTS_LEFT.store(number.parse()?, Ordering::SeqCst);
+        countersign_store::testing::after_each_migration_statement(|| {
+            if STATEMENTS_LEFT.fetch_sub(1, Ordering::SeqCst) == 1 {
+                die();
+            }
+        });
+    }
     let store = with_crash(connect(url).await?, crash)?;
-    let policy = Policy::from_yaml(POLICY).context("the policy of the worker")?;
+    let policy = Policy::from_yaml(POLICIES[0]).context("the policy of the worker")?;
+    let signer = Arc::new(Signer::from_secret(SIGNER)?);
     let builder = || {
         let builder = Gate::builder().store(Arc::clone(&store)).policy(policy.clone()).without_sweeper();
+        let builder = builder.signer(Arc::clone(&signer));
         builder.owner(format!("life-{}", std::process::id())).lease(LEASE)
     };
     let gate = builder().decided_elsewhere().build()?;
@@ -77,15 +113,19 @@ pub async fn run(url: &str, folder: &Path, life: Life, seed: u64, crash: Option<
         ("again", Repeat::Idempotent),
         (FLEETING, Repeat::AtMostOnce),
         (BROKEN, Repeat::AtMostOnce),
+        (PAIR, Repeat::AtMostOnce),
+        (LENT, Repeat::AtMostOnce),
     ];
     let tools = tools.map(|(name, repeat)| Arc::new(acting(name, repeat, &effects))).into();
     let journal = Mutex::new(append(&journal(folder))?);
     let name = format!("{}-{seed}", std::process::id());
     let worker = Arc::new(Worker { gate, failing, journal, tools, next: AtomicU64::new(0), name });
     ready();
+    let (version, source) = (Arc::clone(policy.version()), POLICIES[0].into());
+    store.run(Op::OfferPolicy { version, source, by: worker.name.as_str().into() }).await?;
     match life {
         Life::Work => worker.work(seed).await,
-        Life::Drain => worker.drain().await,
+        Life::Drain => tokio::time::timeout(DRAINED_WITHIN, worker.drain()).await.context("it never ends")?,
     }
 }
 
@@ -97,6 +137,12 @@ pub(super) async fn connect(url: &str) -> Result<Arc<dyn Store>> {
         return Ok(Arc::new(PostgresStore::connect(url, options).await?));
     }
     Ok(countersign_store::connect(url).await?)
+}
+
+/// Kills this process, as anybody else would. Whatever comes after it never happens.
+fn die() {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    std::process::abort();
 }
 
 /// Wraps the store so that the process dies at a named step: `claim:before:2` is before the second claim.
@@ -114,9 +160,9 @@ fn with_crash(store: Arc<dyn Store>, crash: Option<&str>) -> Result<Arc<dyn Stor
             return Fault::None;
         }
         if before {
-            std::process::abort();
+            die();
         }
-        Fault::After(|| std::process::abort())
+        Fault::After(die)
     })))
 }
 
@@ -152,6 +198,9 @@ async fn act(running: &Running, effects: &Path) -> Result<Json, ToolError> {
     if number % 7 == 2 {
         tokio::time::sleep(LEASE / 2).await;
     }
+    if number % 11 == 6 {
+        return Err(ToolError::NoAnswer("it was cut".to_owned()));
+    }
     Ok(Json::string("done"))
 }
 
@@ -167,13 +216,16 @@ impl Worker {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         });
-        let mut workers = Vec::new();
+        let mut workers = JoinSet::new();
+        let operator = Arc::clone(self);
+        workers.spawn(async move { operator.operate().await });
         for index in 0..WORKERS {
             let worker = Arc::clone(self);
-            workers.push(tokio::spawn(async move { worker.submit_on(Dice::new(seed + index as u64)).await }));
+            workers.spawn(async move { worker.submit_on(Dice::new(seed + index as u64)).await });
         }
-        for worker in workers {
-            worker.await??;
+        // None of them ends by itself, unless something fails.
+        while let Some(ended) = workers.join_next().await {
+            ended??;
         }
         Ok(())
     }
@@ -182,9 +234,11 @@ impl Worker {
         loop {
             let number = self.next.fetch_add(1, Ordering::SeqCst);
             // The two whose holds nobody answers come seldom, or they alone would fill the sessions.
-            let which = match dice.roll(10) {
+            let which = match dice.roll(14) {
                 0 => 3,
                 1 => 4,
+                2 | 3 => 5,
+                4 | 5 => 6,
                 other => other % 3,
             };
             let tool = self.tools.get(which).context("one of the tools")?;
@@ -233,19 +287,44 @@ impl Worker {
         let filter = CallFilter { holding: true, limit: Some(1_000), ..CallFilter::default() };
         let calls = self.gate.store().calls(filter).await?;
         for call in &calls {
-            let (Some(hold), Some(answer)) = (call.open_hold(), answer(call)) else { continue };
-            let decision = Decision::new(Who::person("ann"), "kill", hold.digest, answer.clone());
-            if self.gate.decide(hold.id, decision).await.is_ok() {
-                let line = format!("{} {} {} {}", call.id, hold.id, hold.digest, answer.as_str());
-                let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
-                note(&mut journal, &line)?;
+            if let Some(answer) = answer(call) {
+                self.decide(call, &answer).await?;
             }
         }
         Ok(calls.len())
     }
 
+    /// Decides as one person, and as a second one where the hold stays open.
+    async fn decide(&self, call: &Call, answer: &Answer) -> Result<()> {
+        let Some(hold) = call.open_hold() else { return Ok(()) };
+        for person in ["ann", "bo"] {
+            let says = |answer| Decision::new(Who::person(person), "kill", hold.digest, answer);
+            let mut answer = answer.clone();
+            let mut decided = self.gate.decide(hold.id, says(answer.clone())).await;
+            if let Err(GateError::BadEdit(_)) = decided {
+                // A kill came between the call and its tool's definition, so nothing can check an edit.
+                answer = Answer::approve();
+                decided = self.gate.decide(hold.id, says(answer.clone())).await;
+            }
+            let Ok(decided) = decided else { return Ok(()) };
+            let (call, answer) = (call.id, answer.as_str());
+            self.acknowledge(&format!("decide {call} {} {} {answer} {person}", hold.id, hold.digest))?;
+            if decided.call.open_hold().is_none_or(|open| open.id != hold.id) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes down what the store has just acknowledged.
+    pub(super) fn acknowledge(&self, line: &str) -> Result<()> {
+        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(note(&mut journal, line)?)
+    }
+
     /// Brings everything to an end: nothing waits, nothing may run, and every lost lease is a doubt.
     async fn drain(self: &Arc<Self>) -> Result<()> {
+        self.gate.lift(None, &self.name).await?;
         loop {
             self.gate.sweep().await?;
             let waiting = self.decide_all().await?;
@@ -263,21 +342,27 @@ fn is_exhausted(call: &Call) -> bool {
     call.repeat.may_run_again() && attempts >= countersign::Limits::default().attempts
 }
 
-/// Three of four are approved, some with memory; the fourth is denied. The same call always gets the same answer, and
-/// some get none.
+/// Most are approved, some with memory, some as edited; others are denied, or answered instead. The same call always
+/// gets the same answer, and some get none.
 fn answer(call: &Call) -> Option<Answer> {
     if [FLEETING, BROKEN].contains(&&*call.facts.tool.name) {
         return None;
     }
     let number: u64 = call.facts.arguments.field("n").and_then(|n| n.read().ok()).unwrap_or_default();
-    let in_run = call.state == CallState::Executing;
-    Some(match number % 4 {
-        0 => Answer::deny("no"),
-        1 if !in_run => {
-            let uses = Some(1);
-            let remember = Some(Remember { uses, ..Remember::session() });
-            Answer::Approve { arguments: None, payload: None, remember }
-        }
+    let plain = call.state == CallState::Executing || call.facts.arguments.field("edited").is_some();
+    let alone = &*call.facts.tool.name != PAIR;
+    let approve = |arguments, remember| Answer::Approve { arguments, payload: None, remember };
+    Some(match number % 8 {
+        0 | 4 => Answer::deny("no"),
+        1 | 5 if !plain && alone => approve(None, Some(Remember { uses: Some(1), ..Remember::session() })),
+        2 if !plain => approve(Some(edited(call)), None),
+        6 if !plain => Answer::Respond { response: Json::string("done by hand") },
         _ => Answer::approve(),
     })
+}
+
+/// The arguments of a call, with one more.
+fn edited(call: &Call) -> Json {
+    let text = call.facts.arguments.as_str().replacen('{', r#"{"edited":true,"#, 1);
+    Json::arguments(&text, &countersign::Limits::default()).unwrap_or_else(|_| call.facts.arguments.clone())
 }

@@ -1,10 +1,11 @@
 //! Kills a worker again and again, and joins what it did with what the store says.
 //!
 //! One program plays both parts: the supervisor starts itself as a child, kills it, starts it again on the same store,
-//! and in the end compares three records: the journal of acknowledged decisions, the file of effects, and the store.
+//! and after each start compares three records: the journal of what was acknowledged, the file of effects, and the store.
 
 mod child;
 pub(crate) mod join;
+mod operator;
 mod supervisor;
 
 use std::path::{Path, PathBuf};
@@ -39,7 +40,11 @@ impl Backend {
     }
 }
 
-/// The decisions the store acknowledged, one a line: hold, digest, answer, approver.
+/// The key that signs the worker's checkpoints.
+const SIGNER: &str = "a2lsbGVkLWFnYWluLWFuZC1hZ2Fpbi1hbmQtYWdhaW4=";
+
+/// What the store acknowledged, one a line: `decide` with call, hold, digest, answer and approver, or what an operator
+/// did.
 fn journal(folder: &Path) -> PathBuf {
     folder.join("acknowledged")
 }

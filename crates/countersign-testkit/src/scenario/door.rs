@@ -88,7 +88,8 @@ impl Door for Direct {
 
     async fn ask(&mut self, call: &Call, fence: u64, payload: Json) -> Result<()> {
         let (hint, hold) = (Some("go on?".into()), HoldId::new());
-        let asking = Asking { hold, fence, hint, payload: Some(payload), unattended: None, most: 10 };
+        let asking =
+            Asking { hold, fence, hint, payload: Some(payload), unattended: None, limits: std::sync::Arc::default() };
         let op = Op::Ask { call: call.id, asking: Box::new(asking) };
         self.gate()?.store().run(op).await.map_err(GateError::from)?;
         Ok(())
@@ -106,7 +107,7 @@ impl Door for Direct {
 
     async fn resolve(&mut self, call: CallId, word: ResolvedAs, reason: String) -> Result<()> {
         let resolution = Resolution { r#as: word, reason, by: "ann".into(), at: Time::default() };
-        self.gate()?.store().run(Op::Resolve { call, resolution }).await.map_err(GateError::from)?;
+        self.gate()?.resolve(call, resolution).await?;
         Ok(())
     }
 

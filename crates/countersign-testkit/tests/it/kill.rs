@@ -16,7 +16,9 @@ fn kill(store: &str, count: u64) {
     for bad in ["lost", "unapproved", "twice"] {
         assert_eq!(report[bad], 0, "{bad}: {report}");
     }
-    for some in ["acknowledged", "effects", "in_doubt"] {
+    assert!(report["migrations"].as_u64().unwrap() > 10, "killed after each statement of the migration: {report}");
+    assert!(report["joins"].as_u64().unwrap() > count / 2, "joined after each restart: {report}");
+    for some in ["acknowledged", "operated", "effects", "in_doubt"] {
         assert_ne!(report[some], 0, "the worker must get far enough to be interrupted: {report}");
     }
 }

@@ -12,23 +12,32 @@ use crate::call::{Call, Path};
 use crate::event::{Cursor, Event};
 use crate::grant::Grant;
 use crate::id::{CallId, GrantId, HoldId};
+use crate::kept::{Keep, KeptGrants};
 use crate::limits;
 use crate::store::{Applied, CallFilter, EventFilter, Expect, Failure, Op, Record, Store, StoreError};
 use crate::time::Time;
 
 /// Bounds every answer of a store in time. What was asked for may or may not be written when the time is up.
+///
+/// It also has the grants that this process keeps in mind alone: whoever asks it finds them beside the stored ones.
 pub(crate) struct Bounded {
     inner: Arc<dyn Store>,
+    kept: Arc<KeptGrants>,
 }
 
 impl Bounded {
     pub(crate) fn new(inner: Arc<dyn Store>) -> Bounded {
-        Bounded { inner }
+        Bounded { inner, kept: Arc::default() }
     }
 
     /// As [`Store::run`], without a second box around the future: every step of every call takes this way.
     pub(crate) async fn run(&self, op: Op) -> Result<Applied, Failure> {
-        bounded(self.inner.run(op)).await
+        let in_mind = matches!(&op, Op::Decide(deciding) if deciding.keep == Keep::InMind);
+        let applied = bounded(self.inner.run(self.kept.beside(op))).await?;
+        if let Some(grant) = applied.grant.as_deref().filter(|_| in_mind) {
+            self.kept.keep(grant.clone(), grant.made_at);
+        }
+        Ok(applied)
     }
 
     /// As [`Store::call`], likewise.
@@ -87,11 +96,14 @@ impl Store for Bounded {
     }
 
     async fn grant(&self, id: GrantId) -> Result<Option<Grant>, StoreError> {
-        bounded(self.inner.grant(id)).await
+        match self.kept.get(id) {
+            Some(kept) => Ok(Some(kept)),
+            None => bounded(self.inner.grant(id)).await,
+        }
     }
 
     async fn grants_after(&self, after: Option<GrantId>, limit: usize) -> Result<Vec<Grant>, StoreError> {
-        bounded(self.inner.grants_after(after, limit)).await
+        Ok(self.kept.join(bounded(self.inner.grants_after(after, limit)).await?, after, limit))
     }
 
     async fn events(&self, after: Cursor, filter: EventFilter) -> Result<Vec<Event>, StoreError> {

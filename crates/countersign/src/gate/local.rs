@@ -19,6 +19,7 @@ use crate::grant::{Grant, Scope};
 use crate::hold::{Answer, Decision, Who};
 use crate::id::{CallId, HoldId};
 use crate::json::Json;
+use crate::kept::Keep;
 use crate::limits::{self, Limits};
 use crate::place::Places;
 use crate::policy::{Policy, Unattended};
@@ -29,7 +30,7 @@ use crate::store::{Applied, CallFilter, Claimant, Failure, NewCall, Op, Store, S
 use crate::time::{Clock as _, SystemClock};
 use crate::tool::Definition;
 use crate::transition::{Asking, Deciding, Edit, Rejection, Unasked};
-use crate::verdict::{Because, Effect, Verdict};
+use crate::verdict::{Because, Effect, Memory, Verdict};
 
 /// What came of a decision.
 #[derive(Clone, Debug)]
@@ -278,7 +279,12 @@ impl Local {
             }
             Answer::Approve { payload: None, .. } | Answer::Deny { .. } => None,
         };
-        Ok(Deciding { hold, decision: decision.clone(), groups, edit, redacted })
+        // A policy that keeps nothing in storage has grants end with this process.
+        let keep = match self.policy.load().saiki_storage() {
+            Some(Memory::None | Memory::Session) => Keep::InMind,
+            Some(Memory::Global) | None => Keep::Stored,
+        };
+        Ok(Deciding { hold, decision: decision.clone(), groups, edit, redacted, keep })
     }
 
     /// A reason is written down and read by the model, which needs no secret.
@@ -391,7 +397,7 @@ impl Local {
             hint: Some(self.redactor.text(hint).into()),
             payload: Some(self.masked(&payload)),
             unattended: unasked(&asks.reach, &self.policy.load()),
-            most: self.limits.holds_per_call,
+            limits: Arc::clone(&self.limits),
         };
         let asked = self.run(Op::Ask { call: call.id, asking: Box::new(asking) }).await?;
         self.announce(asks, &asked);

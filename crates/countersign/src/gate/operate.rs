@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 
 use crate::approver::Hold;
-use crate::call::{Call, CallState, Chain, ToolId};
+use crate::call::{Call, CallState, Chain, Resolution, ToolId};
 use crate::digest::DefinitionDigest;
 use crate::event::{Cursor, Draft, Event, EventName};
 use crate::gate::{Decided, Gate, GateError, GrantPreview, local};
@@ -121,6 +121,13 @@ impl Gate {
         let op = Op::Lift { agent: agent.map(Arc::from), by: by.into() };
         self.local("lift a halt")?.store.run(op).await?;
         Ok(())
+    }
+
+    /// Settles a doubt by what somebody found out. Its moment is the store's; secrets in the reason are masked.
+    pub async fn resolve(&self, call: CallId, resolution: Resolution) -> Result<Arc<Call>, GateError> {
+        let local = self.local("settle a doubt")?;
+        let resolution = Resolution { reason: local.noted(&resolution.reason), ..resolution };
+        local.run(Op::Resolve { call, resolution }).await
     }
 
     /// Revokes a grant. It acts at the next claim.

@@ -104,6 +104,29 @@ async fn suffer<T, E: From<StoreError>>(
     }
 }
 
+/// Every name that [`op_name`] gives: what a process can die at must be all of them.
+pub const OP_NAMES: [&str; 19] = [
+    "submit",
+    "decide",
+    "release",
+    "close",
+    "cancel",
+    "claim",
+    "renew",
+    "ask",
+    "finish",
+    "resolve",
+    "tick",
+    "halt",
+    "lift",
+    "grant",
+    "revoke",
+    "note",
+    "checkpoint",
+    "offer policy",
+    "set policy",
+];
+
 /// The name of an operation, for plans and reports.
 pub fn op_name(op: &Op) -> &'static str {
     match op {
@@ -123,6 +146,7 @@ pub fn op_name(op: &Op) -> &'static str {
         Op::Grant(_) => "grant",
         Op::Revoke { .. } => "revoke",
         Op::Note { .. } => "note",
+        Op::Beside { op, .. } => op_name(op),
         Op::Checkpoint { .. } => "checkpoint",
         Op::OfferPolicy { .. } => "offer policy",
         Op::SetPolicy { .. } => "set policy",

@@ -20,7 +20,7 @@ pub use build::{
     verdict,
 };
 pub use clock::ManualClock;
-pub use fault::{Fault, FaultStore, op_name};
+pub use fault::{Fault, FaultStore, OP_NAMES, op_name};
 
 /// A fresh, empty store under test, and a hand on its time.
 #[async_trait]

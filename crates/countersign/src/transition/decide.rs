@@ -10,6 +10,7 @@ use crate::grant::{Grant, GrantError};
 use crate::hold::{Answer, Decision, HoldRow, HoldState, WhoKind};
 use crate::id::HoldId;
 use crate::json::Json;
+use crate::kept::Keep;
 use crate::limits;
 use crate::place::Places;
 use crate::refusal::{Refusal, RefusalKind};
@@ -169,7 +170,7 @@ fn approve(call: &mut Call, deciding: &Deciding, now: Time) -> Result<Moved, Rej
     if closes {
         settle(call, deciding.hold, in_run, now);
     }
-    drafts.extend(grant.as_ref().map(grant_made));
+    drafts.extend(grant.as_ref().map(|grant| made(grant, deciding.keep)));
     Ok(Moved { drafts, grant: grant.map(Box::new) })
 }
 
@@ -180,6 +181,14 @@ fn settle(call: &mut Call, hold: HoldId, in_run: bool, now: Time) {
     if !in_run {
         call.state = CallState::Approved;
         call.claim_by = Some(now.after(limits::CLAIM_WITHIN));
+    }
+}
+
+/// The event of a grant that a decision makes.
+fn made(grant: &Grant, keep: Keep) -> Draft {
+    match keep {
+        Keep::Stored => grant_made(grant),
+        Keep::InMind => grant_made(grant).plain("kept", "memory"),
     }
 }
 
@@ -258,7 +267,7 @@ fn approve_edited(
         settle(call, deciding.hold, false, now);
         call.digest = call.compute_digest();
         let mut drafts = vec![draft.plain("runs", call.digest)];
-        drafts.extend(grant.as_ref().map(grant_made));
+        drafts.extend(grant.as_ref().map(|grant| made(grant, deciding.keep)));
         return Ok(Moved { drafts, grant: grant.map(Box::new) });
     }
     record(call, deciding, counts, HoldState::Superseded, now);

@@ -128,7 +128,7 @@ pub(super) fn renew(call: &mut Call, fence: u64, until: Time) -> Result<Moved, R
     Ok(Moved::default())
 }
 
-pub(super) fn ask(call: &mut Call, asking: &Asking, now: Time) -> Result<Moved, Rejection> {
+pub(super) fn ask(call: &mut Call, asking: &Asking, full: Option<&str>, now: Time) -> Result<Moved, Rejection> {
     if call.state != CallState::Executing {
         return Err(Rejection::WrongState(call.state));
     }
@@ -137,8 +137,9 @@ pub(super) fn ask(call: &mut Call, asking: &Asking, now: Time) -> Result<Moved, 
         // The same question again, by an executor that did not hear that it was asked.
         return Ok(Moved::default());
     }
-    if call.holds.len() >= asking.most {
-        return Err(Rejection::Limit { what: "holds in one call", limit: asking.most as u64 });
+    let most = asking.limits.holds_per_call;
+    if call.holds.len() >= most {
+        return Err(Rejection::Limit { what: "holds in one call", limit: most as u64 });
     }
     let terms = Terms { remember: Memory::None, ..(*call.verdict.terms).clone() };
     let expires_at = expiry(&terms, now);
@@ -173,20 +174,32 @@ pub(super) fn ask(call: &mut Call, asking: &Asking, now: Time) -> Result<Moved, 
         refusal: None,
     });
     let mut drafts = vec![opened(call, hold_at(call, asking.hold))];
-    drafts.extend(asking.unattended.and_then(|unasked| close_unasked(call, asking.hold, unasked)));
+    drafts.extend(match (asking.unattended, full) {
+        (Some(unasked), _) => close_unasked(call, asking.hold, unasked),
+        (None, Some(text)) => close_refused(call, asking.hold, Refusal::new(RefusalKind::Limit).because(text)),
+        (None, None) => None,
+    });
     Ok(Moved { drafts, grant: None })
 }
 
-fn close_unasked(call: &mut Call, hold: HoldId, unasked: Unasked) -> Option<Draft> {
+/// Closes a hold that just opened, before anybody is asked.
+fn close_refused(call: &mut Call, hold: HoldId, refusal: Refusal) -> Option<Draft> {
+    let id = call.id;
+    let hold = hold_mut(call, hold)?;
+    let draft = Draft::new(EventName::HoldCancelled).call(id).hold(hold.id).plain("kind", refusal.kind.as_str());
+    close_hold(hold, HoldState::Cancelled, Some(refusal));
+    Some(draft)
+}
+
+fn close_unasked(call: &mut Call, asked: HoldId, unasked: Unasked) -> Option<Draft> {
     let id = call.id;
     let must_ask = call.verdict.terms.human_required;
-    let hold = hold_mut(call, hold)?;
+    let hold = hold_mut(call, asked)?;
     if unasked == Unasked::Allow && !must_ask {
         close_hold(hold, HoldState::Released, None);
         return Some(Draft::new(EventName::HoldReleased).call(id).hold(hold.id).flag("unattended", true));
     }
-    close_hold(hold, HoldState::Cancelled, Some(Refusal::new(RefusalKind::NoApprover)));
-    Some(Draft::new(EventName::HoldCancelled).call(id).hold(hold.id).plain("kind", "no_approver"))
+    close_refused(call, asked, Refusal::new(RefusalKind::NoApprover))
 }
 
 pub(super) fn finish(call: &mut Call, fence: u64, outcome: &Outcome, now: Time) -> Result<Moved, Rejection> {

@@ -37,7 +37,9 @@ pub(super) async fn ask(client: &Client, id: HoldId, wanted: Answer) -> Result<O
     let life = hold.expires_at.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
     let left = move || life.map(|life| life.saturating_sub(begin.elapsed()));
     let mut signals = Signals::listen()?;
-    match prompt::ask(question, left, closed(client, id), std::future::pending(), &mut signals).await? {
+    // Nothing is offered here, so no fields are asked for.
+    let look = async |_: &[String]| Ok(Vec::new());
+    match prompt::ask(question, left, closed(client, id), std::future::pending(), look, &mut signals).await? {
         Asked::Answer(answer) if answer == Answer::approve() => Ok(Some(on_the_wire(hold.digest, wanted))),
         Asked::Answer(answer) => Ok(Some(on_the_wire(hold.digest, answer))),
         Asked::Left | Asked::Joined | Asked::Stop => Ok(None),

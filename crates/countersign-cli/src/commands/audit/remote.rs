@@ -73,15 +73,15 @@ fn read(event: &wire::Event) -> Result<Event, StoreError> {
     event.to_event().map_err(|why| StoreError::Damaged { what: "event from the server", why })
 }
 
-/// All events that a server tells of, oldest first.
-pub(super) async fn events(client: &Client, session: Option<&str>) -> Result<Vec<Event>, Fault> {
-    let mut events = Vec::new();
-    let keep = |page: Vec<wire::Event>| -> Result<(), Fault> {
-        for event in &page {
-            events.push(event.to_event().map_err(Fault::failed)?);
-        }
-        Ok(())
+/// Hands on the events that a server tells of, oldest first, a page at a time.
+pub(super) async fn pages(
+    client: &Client,
+    session: Option<&str>,
+    hand_on: &mut (dyn FnMut(&[Event]) -> Result<(), Fault> + Send),
+) -> Result<(), Fault> {
+    let page = |page: Vec<wire::Event>| -> Result<(), Fault> {
+        let events = page.iter().map(|event| event.to_event().map_err(Fault::failed)).collect::<Result<Vec<_>, _>>()?;
+        hand_on(&events)
     };
-    client.audit_pages(session, keep).await?;
-    Ok(events)
+    client.audit_pages(session, page).await
 }

@@ -1,5 +1,7 @@
 //! `countersign policy explain`.
 
+use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use countersign::call::Declared;
@@ -9,11 +11,12 @@ use countersign::place::Places;
 use countersign::show::escape;
 use countersign::time::{Clock as _, SystemClock};
 use countersign::verdict::{Because, Effect, Terms};
-use countersign::{Facts, Json, Limits, Path, ToolId, Verdict};
+use countersign::{Facts, Json, Limits, Path, Store, ToolId, Verdict};
 use countersign_api::wire;
 use serde::Serialize;
 
 use crate::commands::Form;
+use crate::desk::store_policy;
 use crate::fault::Fault;
 use crate::home::Home;
 use crate::out;
@@ -21,7 +24,8 @@ use crate::settings::{Place, Settings};
 
 /// Say what the rules make of one call, and why
 ///
-/// Judges with the same code that judges real calls. With --store it also looks for a grant that covers the call.
+/// Judges with the same code that judges real calls. With --store the policy that the store holds counts, if it holds one,
+/// and a grant that covers the call is looked for too.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -56,6 +60,33 @@ struct Explained<'a> {
     grant: Option<wire::Grant>,
     terms: Option<&'a Terms>,
     policy: &'a str,
+    /// Where that policy was found.
+    source: String,
+}
+
+/// Where a policy was found.
+enum Source {
+    /// All nodes follow it.
+    Store,
+    File(PathBuf),
+    /// There is no file.
+    Default,
+}
+
+impl Source {
+    fn of(settings: &Settings) -> Source {
+        settings.file.as_ref().map_or(Source::Default, |found| Source::File(found.path.clone()))
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Store => f.write_str("the store"),
+            Source::File(path) => write!(f, "{}", path.display()),
+            Source::Default => f.write_str("the default, for there is no configuration file"),
+        }
+    }
 }
 
 /// One rule's part in it.
@@ -76,10 +107,21 @@ impl<'a> Reason<'a> {
 pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     let settings = Settings::load(&args.place, &Home::from_env())?;
     let facts = facts(&args)?;
-    let policy = &settings.config.policy;
+    let store = match &args.place.store {
+        Some(url) => Some(countersign_store::connect(url).await?),
+        None => None,
+    };
+    let kept = match &store {
+        Some(store) => store_policy(store, &settings).await?,
+        None => None,
+    };
+    let (policy, source) = match &kept {
+        Some(policy) => (policy, Source::Store),
+        None => (&settings.config.policy, Source::of(&settings)),
+    };
     policy.admits(&facts).map_err(Fault::usage)?;
     let verdict = policy.judge(&facts);
-    let grant = match &args.place.store {
+    let grant = match &store {
         Some(store) => covering(store, &facts, &verdict).await?,
         None => None,
     };
@@ -92,10 +134,11 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
                 grant: grant.as_ref().map(|grant| wire::Grant::of(grant, facts.at)),
                 terms: (verdict.effect == Effect::Ask).then_some(&*verdict.terms),
                 policy: &verdict.policy,
+                source: source.to_string(),
             };
             Ok(out::json(&explained)?)
         }
-        Form::Text => print(&facts, &verdict, grant.as_ref()),
+        Form::Text => print(&facts, &verdict, grant.as_ref(), &source),
     }
 }
 
@@ -114,8 +157,7 @@ fn facts(args: &Args) -> Result<Facts, Fault> {
 }
 
 /// A grant that lifts the ask. Tools are compared without their definition, which nobody gives here.
-async fn covering(store: &str, facts: &Facts, verdict: &Verdict) -> Result<Option<Grant>, Fault> {
-    let store = countersign_store::connect(store).await?;
+async fn covering(store: &Arc<dyn Store>, facts: &Facts, verdict: &Verdict) -> Result<Option<Grant>, Fault> {
     let now = store.now().await?;
     let covers = |grant: &Grant| {
         let digest = argument_digest(&facts.tool, grant.definition.as_ref(), &facts.arguments);
@@ -124,7 +166,7 @@ async fn covering(store: &str, facts: &Facts, verdict: &Verdict) -> Result<Optio
     Ok(store.grants().await?.into_iter().find(covers))
 }
 
-fn print(facts: &Facts, verdict: &Verdict, grant: Option<&Grant>) -> Result<(), Fault> {
+fn print(facts: &Facts, verdict: &Verdict, grant: Option<&Grant>, source: &Source) -> Result<(), Fault> {
     let (style, words) = match verdict.effect {
         Effect::Allow => (out::GOOD, "it runs, and nobody is asked"),
         Effect::Ask => (out::WAIT, "it waits for a decision"),
@@ -148,7 +190,8 @@ fn print(facts: &Facts, verdict: &Verdict, grant: Option<&Grant>) -> Result<(), 
     if let Some(grant) = grant {
         out::data(format_args!("  grant    {} lifts it: {}", grant.id, escape(&grant.as_rule())))?;
     }
-    Ok(())
+    let (policy, source) = (escape(&verdict.policy), source.to_string());
+    Ok(out::data(format_args!("  policy   {policy}, from {}", escape(&source)))?)
 }
 
 fn reason(because: &Because) -> String {

@@ -7,9 +7,9 @@ use countersign::call::Declared;
 use countersign::show::escape;
 use countersign::time::{Clock as _, SystemClock};
 use countersign::verdict::Effect;
-use countersign::{Facts, Json, Path, Policy, ToolId, Verdict};
+use countersign::{Facts, Json, Path, Policy, ToolId, Verdict, limits};
 use serde::{Deserialize, Serialize};
-use serde_saphyr::Spanned;
+use serde_saphyr::{MergeKeyPolicy, Spanned};
 
 use crate::commands::Form;
 use crate::fault::Fault;
@@ -76,13 +76,8 @@ pub(crate) fn run(args: Args, form: Form) -> Result<(), Fault> {
     let name = args.file.display().to_string();
     let text =
         String::from_utf8(read_bytes(&args.file)?).map_err(|_| Fault::usage(format!("`{name}` is not UTF-8")))?;
-    let cases: Vec<Spanned<Case>> = serde_saphyr::from_str(&text).map_err(|error| {
-        Fault::usage(format!("{name}: {error}")).next("`countersign policy test --help` has the form")
-    })?;
-    let tested = cases
-        .iter()
-        .map(|case| test(&settings.config.policy, case).map_err(|error| error.context(&name)))
-        .collect::<Result<Vec<Tested>, Fault>>()?;
+    let cases = read(&name, &text)?;
+    let tested = cases.iter().map(|case| test(&settings.config.policy, &name, case)).collect::<Result<Vec<_>, _>>()?;
     let failed = tested.iter().filter(|tested| !tested.ok).count();
     match form {
         Form::Json => out::json(&serde_json::json!({
@@ -98,10 +93,39 @@ pub(crate) fn run(args: Args, form: Form) -> Result<(), Fault> {
     }
 }
 
-fn test(policy: &Policy, case: &Spanned<Case>) -> Result<Tested, Fault> {
-    let line = case.referenced.line();
+/// Reads the calls as strictly as a policy is read: what is misspelled or ambiguous is an error with its place.
+fn read(name: &str, text: &str) -> Result<Vec<Spanned<Case>>, Fault> {
+    let budget = serde_saphyr::budget! {
+        max_depth: limits::POLICY_DEPTH,
+        flow_nesting_limit: limits::POLICY_DEPTH,
+        max_documents: 1,
+        max_nodes: limits::POLICY_NODES,
+        max_events: 2 * limits::POLICY_NODES,
+    };
+    let options = serde_saphyr::options! {
+        budget: budget,
+        strict_booleans: true,
+        merge_keys: MergeKeyPolicy::Error,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let (line, column) = error.location().map_or((1, 1), |at| (at.line(), at.column()));
+        let message = error.without_snippet().to_string();
+        let message = message.lines().next().unwrap_or_default();
+        // The place is said once, in front.
+        let message = message.split_once(" at line ").map_or(message, |(message, _)| message);
+        let place = format!("{}:{line}:{column}", escape(name));
+        Fault::usage(format!("{place}: {}", escape(message))).next("`countersign policy test --help` has the form")
+    })
+}
+
+fn test(policy: &Policy, name: &str, case: &Spanned<Case>) -> Result<Tested, Fault> {
+    let at = case.referenced;
+    let line = at.line();
+    let wrong = |why: String| Fault::usage(format!("{}:{line}:{}: {why}", escape(name), at.column()));
     let case = &case.value;
-    let arguments = Json::of(&case.arguments).map_err(|error| Fault::usage(format!("line {line}: {error}")))?;
+    let arguments = Json::of(&case.arguments).map_err(|error| wrong(error.to_string()))?;
     let agents = match &case.agent {
         None => Vec::new(),
         Some(OneOrMany::One(agent)) => vec![Arc::from(agent.as_str())],
@@ -120,7 +144,7 @@ fn test(policy: &Policy, case: &Spanned<Case>) -> Result<Tested, Fault> {
         places: Default::default(),
         at: SystemClock.now(),
     };
-    policy.admits(&facts).map_err(|error| Fault::usage(format!("line {line}: {error}")))?;
+    policy.admits(&facts).map_err(|error| wrong(error.to_string()))?;
     let verdict: Verdict = policy.judge(&facts);
     let rules = verdict.rules();
     let rule_ok = case.rule.as_ref().is_none_or(|wanted| rules.iter().any(|rule| **rule == **wanted));

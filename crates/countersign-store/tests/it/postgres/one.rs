@@ -32,7 +32,7 @@ async fn a_call_goes_its_whole_way() {
         hint: Some("sure?".into()),
         payload: Some(Json::string("x")),
         unattended: None,
-        most: 3,
+        limits: std::sync::Arc::default(),
     };
     let asked = store.run(Op::Ask { call: call.id, asking: Box::new(asking) }).await.unwrap().call.unwrap();
     let payload = Some(Json::string("go on"));

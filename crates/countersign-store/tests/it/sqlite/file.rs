@@ -79,6 +79,78 @@ async fn what_others_may_touch_is_refused() {
     SqliteStore::open(&path).await.unwrap();
 }
 
+/// Gives a file or link to somebody else; only root can, and others need not: a link of one's own is refused as well.
+#[cfg(unix)]
+fn give_away(path: &Path) -> bool {
+    std::os::unix::fs::lchown(path, Some(65_534), Some(65_534)).is_ok()
+}
+
+/// Safety 2, files: no link in the path, and no folder that others may write.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_folder_that_others_may_change_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (folder, _) = folder();
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let real = folder.path().join("real");
+    fs::create_dir(&real).unwrap();
+    for open in [0o777, 0o775, 0o1777] {
+        mode(&real, open);
+        let error = refused(&real.join("a.db")).await;
+        assert!(matches!(error, ConnectError::Unsafe { .. }), "{open:o}: {error}");
+        assert!(error.to_string().contains("chmod go-w"), "{error}");
+        assert!(!real.join("a.db").exists(), "nothing is made there");
+    }
+    mode(&real, 0o755);
+    drop(SqliteStore::open(real.join("a.db")).await.unwrap());
+    // Above it, a sticky folder such as `/tmp` is good enough; a plain open one is not.
+    let below = real.join("below");
+    for (above, sound) in [(0o1777, true), (0o777, false)] {
+        mode(&real, above);
+        assert_eq!(SqliteStore::open(below.join("a.db")).await.is_ok(), sound, "{above:o}");
+    }
+    mode(&real, 0o700);
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    give_away(&link);
+    for path in [link.join("a.db"), link.join("deeper/a.db")] {
+        let error = refused(&path).await;
+        assert!(matches!(error, ConnectError::Unsafe { .. }), "{error}");
+        assert!(error.to_string().contains(&*real.to_string_lossy()), "it says what to name instead: {error}");
+    }
+    assert!(!real.join("deeper").exists(), "nothing is made behind a link");
+}
+
+/// Safety 2, files: what SQLite would read beside the file must be ours too.
+#[cfg(unix)]
+#[tokio::test]
+async fn what_others_put_beside_the_file_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    for suffix in ["-wal", "-shm", "-journal"] {
+        let (folder, path) = folder();
+        drop(SqliteStore::open(&path).await.unwrap());
+        let beside = PathBuf::from(format!("{}{suffix}", path.display()));
+        let _ = fs::remove_file(&beside);
+        std::os::unix::fs::symlink(folder.path().join("elsewhere"), &beside).unwrap();
+        let error = refused(&path).await;
+        assert!(
+            matches!(&error, ConnectError::Unsafe { path, .. } if path.to_string_lossy().ends_with(suffix)),
+            "{error}"
+        );
+        fs::remove_file(&beside).unwrap();
+        fs::write(&beside, b"").unwrap();
+        fs::set_permissions(&beside, fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(matches!(refused(&path).await, ConnectError::Unsafe { .. }), "others may write it");
+        fs::set_permissions(&beside, fs::Permissions::from_mode(0o600)).unwrap();
+        if give_away(&beside) {
+            let error = refused(&path).await;
+            assert!(error.to_string().contains("belongs to user 65534"), "{error}");
+        }
+        fs::remove_file(&beside).unwrap();
+        SqliteStore::open(&path).await.unwrap();
+    }
+}
+
 #[cfg(unix)]
 fn write_private(path: &Path, bytes: &[u8]) {
     use std::os::unix::fs::PermissionsExt as _;

@@ -121,7 +121,7 @@ async fn a_fault_half_way_takes_back_its_own_writes_only() {
     let allowed = proposal("ls", json!({}), "s").effect(countersign::Effect::Allow);
     let running = submit(&*store, allowed.claim(countersign::testing::claimant("w"))).await;
     let (hint, payload, unattended) = (None, None, None);
-    let asking = Asking { hold: taken.holds[0].id, fence: 1, hint, payload, unattended, most: 9 };
+    let asking = Asking { hold: taken.holds[0].id, fence: 1, hint, payload, unattended, limits: Arc::default() };
     let locked = lock(&test);
     let before = ask(&store, proposal("rm", json!({"n": 2}), "s").op());
     let faulty = ask(&store, Op::Ask { call: running.id, asking: Box::new(asking) });

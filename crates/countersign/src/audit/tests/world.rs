@@ -255,7 +255,14 @@ fn claimant() -> Claimant {
 
 fn asking(fence: u64, dice: &mut Dice) -> Asking {
     let unattended = [None, None, Some(Unasked::Allow), Some(Unasked::Deny)][dice.below(4)];
-    Asking { hold: HoldId::new(), fence, hint: None, payload: Some(Json::string("sure?")), unattended, most: 9 }
+    Asking {
+        hold: HoldId::new(),
+        fence,
+        hint: None,
+        payload: Some(Json::string("sure?")),
+        unattended,
+        limits: Arc::default(),
+    }
 }
 
 fn outcome(dice: &mut Dice) -> Outcome {

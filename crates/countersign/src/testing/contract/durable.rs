@@ -64,7 +64,7 @@ pub async fn the_bell_rings_after_every_commit(test: &dyn TestStore) {
     rings(store, claim(first.id)).await;
     rings(store, Op::Renew { call: first.id, fence: 1, lease: limits::LEASE * 2 }).await;
     let (hint, payload, unattended) = (None, None, None);
-    let asking = Asking { hold: HoldId::new(), fence: 1, hint, payload, unattended, most: 9 };
+    let asking = Asking { hold: HoldId::new(), fence: 1, hint, payload, unattended, limits: Arc::default() };
     let inner = rings(store, Op::Ask { call: first.id, asking: Box::new(asking) }).await.call.unwrap();
     rings(store, decide(&inner, "ann", Answer::approve())).await;
     rings(store, Op::Finish { call: first.id, fence: 1, outcome: succeeded("x") }).await;

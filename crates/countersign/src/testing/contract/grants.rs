@@ -2,20 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::slice;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 
-use crate::call::{CallState, Repeat};
+use crate::call::{Call, CallState, Repeat};
 use crate::digest::DefinitionDigest;
 use crate::grant::{Covers, Grant, Remember, RememberCovers, Scope};
 use crate::hold::{Answer, Who};
 use crate::json::Json;
+use crate::kept::{Keep, KeptGrants};
 use crate::limits;
 use crate::place::Place;
 use crate::refusal::RefusalKind;
 use crate::store::{Failure, Op, Store};
-use crate::testing::{Proposal, TestStore, claim, decide, grant_for, proposal, submit};
+use crate::testing::{Proposal, TestStore, claim, claimant, decide, decide_with, grant_for, proposal, submit};
 
 async fn make(store: &dyn Store, grant: Grant) -> Grant {
     *store.run(Op::Grant(Box::new(grant))).await.unwrap().grant.unwrap()
@@ -45,6 +47,35 @@ pub async fn a_session_grant_comes_before_a_global_one(test: &dyn TestStore) {
     assert_eq!(submit(&*store, pay("s")).await.grant, Some(made.id));
     let elsewhere = submit(&*store, pay("t")).await;
     assert_eq!((elsewhere.state, elsewhere.grant), (CallState::Allowed, Some(global.id)));
+}
+
+/// B70: a grant kept in mind counts like any other for whoever has it in mind, and no store ever has it.
+pub async fn a_grant_kept_in_mind_is_never_stored(test: &dyn TestStore) {
+    let store = test.store();
+    let kept = Arc::new(KeptGrants::default());
+    let first = submit(&*store, pay("s")).await;
+    let wish = Remember { uses: Some(1), ..Remember::session() };
+    let in_mind = decide_with(&first, "ann", remember(wish), |deciding| deciding.keep = Keep::InMind);
+    let made = *store.run(in_mind).await.unwrap().grant.unwrap();
+    assert_eq!((store.grants().await.unwrap(), store.grant(made.id).await.unwrap()), (Vec::new(), None));
+    assert_eq!(submit(&*store, pay("s")).await.state, CallState::Pending, "who has it not in mind is asked");
+    kept.keep(made.clone(), made.made_at);
+    let next = || async { store.run(kept.beside(pay("s").op())).await.unwrap().call.unwrap() };
+    let (one, two, three) = (next().await, next().await, next().await);
+    assert_eq!((one.state, one.grant), (CallState::Allowed, Some(made.id)));
+    let run = |call: &Call| Op::Claim { call: call.id, claimant: claimant("w"), policy: crate::Policy::ask_all() };
+    let running = store.run(kept.beside(run(&one))).await.unwrap().call.unwrap();
+    assert_eq!(running.state, CallState::Executing);
+    assert_eq!(kept.get(made.id).unwrap().uses_left, Some(0), "a use is consumed at claim");
+    let spent = store.run(kept.beside(run(&two))).await.unwrap().call.unwrap();
+    assert_eq!(spent.state, CallState::Lapsed);
+    let forgotten = store.run(run(&three)).await.unwrap().call.unwrap();
+    assert_eq!(forgotten.refusal.as_ref().unwrap().kind, RefusalKind::Revoked, "its grant went with its process");
+    let revoke = Op::Revoke { grant: made.id, by: Who::person("olga") };
+    store.run(kept.beside(revoke)).await.unwrap();
+    assert!(kept.get(made.id).unwrap().revoked.is_some());
+    assert_eq!(next().await.state, CallState::Pending);
+    assert_eq!(store.grants().await.unwrap(), [], "nothing of it was ever written");
 }
 
 /// B61: uses are consumed in the claim's own transaction, once per call however many attempts it takes.

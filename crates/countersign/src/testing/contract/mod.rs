@@ -39,6 +39,7 @@ macro_rules! contract_tests {
             a_key_counts_for_its_principal_and_run_only
             where_nobody_can_be_asked_the_call_is_refused_or_marked
             too_many_pending_calls_are_refused_at_once
+            too_many_questions_of_running_tools_are_refused
             a_flood_leaves_other_agents_alone
             an_allowed_call_may_be_claimed_at_once
             a_stale_policy_judges_nothing
@@ -75,6 +76,7 @@ macro_rules! contract_tests {
             a_doubt_is_its_principals_own
             an_unclaimed_approval_lapses
             a_session_grant_comes_before_a_global_one
+            a_grant_kept_in_mind_is_never_stored
             uses_are_consumed_at_claim
             a_revoked_grant_stops_the_claim
             a_grant_never_leaves_its_scope

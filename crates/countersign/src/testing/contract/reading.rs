@@ -139,7 +139,7 @@ pub async fn holds_inside_a_run_are_listed(test: &dyn TestStore) {
     let holding = || CallFilter { holding: true, ..CallFilter::default() };
     assert!(listed(&*store, holding()).await.is_empty());
     let (hint, payload, unattended) = (None, None, None);
-    let asking = Asking { hold: HoldId::new(), fence: 1, hint, payload, unattended, most: 9 };
+    let asking = Asking { hold: HoldId::new(), fence: 1, hint, payload, unattended, limits: Arc::default() };
     let asked = store.run(Op::Ask { call: call.id, asking: Box::new(asking) }).await.unwrap().call.unwrap();
     assert_eq!(listed(&*store, holding()).await, [call.id]);
     assert!(listed(&*store, in_state(CallState::Pending)).await.is_empty());
@@ -158,7 +158,7 @@ pub async fn openings_are_found_together(test: &dyn TestStore) {
     let running = submit(&*store, proposal("deploy", json!({}), "t").effect(Effect::Allow)).await;
     claim(&*store, running.id, "w").await.unwrap();
     let (hint, payload, unattended) = (None, None, None);
-    let asking = Asking { hold: HoldId::new(), fence: 1, hint, payload, unattended, most: 9 };
+    let asking = Asking { hold: HoldId::new(), fence: 1, hint, payload, unattended, limits: Arc::default() };
     wanted.push((running.id, asking.hold));
     store.run(Op::Ask { call: running.id, asking: Box::new(asking) }).await.unwrap();
     let of = |events: Vec<crate::event::Event>| -> Vec<(CallId, HoldId)> {

@@ -9,7 +9,7 @@ use crate::call::{Call, CallState, Outcome, Repeat, Resolution, ResolvedAs};
 use crate::event::Cursor;
 use crate::hold::{Answer, HoldState};
 use crate::id::HoldId;
-use crate::limits;
+use crate::limits::{self, Limits};
 use crate::refusal::RefusalKind;
 use crate::store::{EventFilter, Failure, Op, Store};
 use crate::testing::{TestStore, approve, claim, decide, finish, proposal, rejection, submit, succeeded};
@@ -124,7 +124,8 @@ pub async fn a_running_tool_may_ask(test: &dyn TestStore) {
     let call = running(&*store, "deploy", Repeat::AtMostOnce).await;
     let hold = HoldId::new();
     let asking = |hold, fence, most| {
-        let asking = Asking { hold, fence, hint: Some("go on?".into()), payload: None, unattended: None, most };
+        let limits = Arc::new(Limits { holds_per_call: most, ..Limits::default() });
+        let asking = Asking { hold, fence, hint: Some("go on?".into()), payload: None, unattended: None, limits };
         Op::Ask { call: call.id, asking: Box::new(asking) }
     };
     let stale = store.run(asking(HoldId::new(), 7, 9)).await;
@@ -146,7 +147,7 @@ pub async fn a_hold_id_is_taken_once(test: &dyn TestStore) {
     let taken = submit(&*store, proposal("rm", json!({}), "s")).await;
     let call = running(&*store, "deploy", Repeat::AtMostOnce).await;
     let (hint, payload, unattended) = (None, None, None);
-    let asking = Asking { hold: taken.holds[0].id, fence: 1, hint, payload, unattended, most: 9 };
+    let asking = Asking { hold: taken.holds[0].id, fence: 1, hint, payload, unattended, limits: Arc::default() };
     let asked = store.run(Op::Ask { call: call.id, asking: Box::new(asking) }).await;
     assert!(matches!(asked, Err(Failure::Store(_))));
     assert_eq!(store.call_of_hold(taken.holds[0].id).await.unwrap(), Some(taken));

@@ -8,11 +8,12 @@ use serde_json::json;
 use crate::call::CallState;
 use crate::event::{Cursor, EventName};
 use crate::hold::{Answer, HoldState};
+use crate::id::HoldId;
 use crate::limits::{self, Limits};
 use crate::refusal::{Refusal, RefusalKind};
 use crate::store::{EventFilter, Failure, Op, Store};
 use crate::testing::{TestStore, approve, claimant, decide, proposal, rejection, submit};
-use crate::transition::{Rejection, Unasked};
+use crate::transition::{Asking, Rejection, Unasked};
 use crate::verdict::{Effect, Terms};
 
 async fn names(store: &dyn Store, call: crate::id::CallId) -> Vec<EventName> {
@@ -143,6 +144,46 @@ pub async fn too_many_pending_calls_are_refused_at_once(test: &dyn TestStore) {
         store.run(Op::Tick { call: id }).await.unwrap();
     }
     assert_eq!(state(8, "s").await.state, CallState::Pending, "expired holds make room too");
+}
+
+/// Safety 2, pending caps: what a running tool asks counts as a call that waits does, and is refused as one is.
+pub async fn too_many_questions_of_running_tools_are_refused(test: &dyn TestStore) {
+    let store = test.store();
+    let caps = [
+        Limits { pending_per_session: 2, ..Limits::default() },
+        Limits { pending_per_agent: 2, ..Limits::default() },
+        Limits { pending_total: 2, ..Limits::default() },
+    ];
+    for (round, limits) in caps.into_iter().enumerate() {
+        let (limits, session) = (Arc::new(limits), format!("s{round}"));
+        let allowed = proposal("deploy", json!({ "round": round }), &session).effect(Effect::Allow);
+        let running = submit(&*store, allowed.claim(claimant("w"))).await;
+        let ask = || {
+            let (hold, hint, limits) = (HoldId::new(), None, Arc::clone(&limits));
+            let asking = Asking { hold, fence: 1, hint, payload: None, unattended: None, limits };
+            store.run(Op::Ask { call: running.id, asking: Box::new(asking) })
+        };
+        let next = |n: u32| {
+            let next = proposal("rm", json!({ "n": n }), &session).limits(Limits::clone(&limits));
+            submit(&*store, next)
+        };
+        let asked = ask().await.unwrap().call.unwrap();
+        let waiting = next(1).await;
+        assert_eq!(waiting.state, CallState::Pending, "round {round}: one question leaves room for one call");
+        let refused = next(2).await;
+        let refusal = refused.refusal.as_ref().unwrap();
+        assert_eq!(refusal.kind, RefusalKind::Limit, "round {round}: and for no second one");
+        let over = ask().await.unwrap().call.unwrap();
+        let hold = over.holds.last().unwrap();
+        assert_eq!((over.state, hold.state), (CallState::Executing, HoldState::Cancelled), "round {round}");
+        assert_eq!(hold.refusal.as_ref().unwrap(), refusal, "round {round}: the same refusal");
+        store.run(decide(&asked, "ann", Answer::approve())).await.unwrap();
+        let again = ask().await.unwrap().call.unwrap();
+        assert!(again.open_hold().is_some(), "round {round}: an answered question makes room");
+        // For the next round.
+        store.run(decide(&again, "ann", Answer::approve())).await.unwrap();
+        store.run(decide(&waiting, "ann", Answer::deny("no"))).await.unwrap();
+    }
 }
 
 /// Safety 5, `flood_leaves_others_alone`: one agent may fill its own share, in however many sessions, and nobody else's.

@@ -337,6 +337,8 @@ impl World {
 
     fn ask(&mut self, fence: u64, unattended: Option<Unasked>, most: usize) -> Result<Moved, Rejection> {
         let (hint, payload) = (Some("go on?".into()), Some(json(r#"{"rows":9}"#)));
-        self.step(&Step::Ask(&Asking { hold: HoldId::new(), fence, hint, payload, unattended, most }))
+        let limits = Arc::new(Limits { holds_per_call: most, ..Limits::default() });
+        let asking = &Asking { hold: HoldId::new(), fence, hint, payload, unattended, limits };
+        self.step(&Step::Ask { asking, full: None })
     }
 }

@@ -51,6 +51,36 @@ async fn a_grant_allows_the_same_call_again() {
     assert_eq!(state(&desk, r#"{"n":1.0}"#).await, CallState::Pending, "another spelling is another call");
 }
 
+/// B70: where the policy keeps approvals in memory, they count for this process, can be listed and revoked, and end with
+/// it; the store never has them.
+#[tokio::test(start_paused = true)]
+async fn grants_in_memory_end_with_their_process() {
+    let text = "toolConfirmation: { mode: event-based, allowedToolsStorage: memory }";
+    let config = countersign::config::Config::from_yaml("countersign.yml", text, &|_| None).unwrap();
+    let store = super::desk::memory();
+    let start = || {
+        let gate = countersign::Gate::builder().store(store.clone()).policy(config.policy.clone()).without_sweeper();
+        Desk::build(|_| gate.decided_elsewhere())
+    };
+    let desk = start();
+    let twin = desk.submit(r#"{"n":1}"#).await;
+    let grant = granted(&desk, r#"{"n":1}"#, Remember::session()).await;
+    assert_eq!(desk.now(&twin).await.state, CallState::Approved, "it releases what waits beside it");
+    assert_eq!(desk.call(r#"{"n":1}"#).await.state, CallState::Succeeded);
+    assert_eq!(desk.count("grant.made").await, 1, "on the record all the same");
+    assert_eq!(desk.gate.store().grants().await.unwrap(), [grant.clone()], "listed where it counts");
+    assert_eq!(countersign::Store::grants(&*store).await.unwrap(), [], "and in no store");
+    let allowed = desk.submit(r#"{"n":1}"#).await;
+    assert_eq!(allowed.state, CallState::Allowed);
+
+    let after = start();
+    assert_eq!(state(&after, r#"{"n":1}"#).await, CallState::Pending, "a restart forgets it");
+    assert_eq!(kind(&*after.resume(&allowed).await), Some(RefusalKind::Revoked), "and what it had let pass");
+
+    desk.gate.revoke(grant.id, Who::person("olga")).await.unwrap();
+    assert_eq!(state(&desk, r#"{"n":1}"#).await, CallState::Pending);
+}
+
 /// B57: a plain approval and a denial make no grant.
 #[tokio::test(start_paused = true)]
 async fn only_an_approval_that_asks_for_it_is_remembered() {

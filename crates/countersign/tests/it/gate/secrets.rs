@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use countersign::call::{Resolution, ResolvedAs};
 use countersign::gate::{Authorized, GateBuilder, HookAnswer};
 use countersign::redact::Redactor;
 use countersign::tool::tool;
@@ -84,6 +85,22 @@ async fn an_approvers_failure_is_masked() {
     let desk = guarded(|builder| builder.approver(|_| async { Err::<Answer, _>(says()) }));
     assert_eq!(desk.call("{}").await.state, CallState::Cancelled);
     nowhere(&desk, "the approver fails").await;
+}
+
+/// What somebody writes who settles a doubt.
+#[tokio::test(start_paused = true)]
+async fn the_reason_a_doubt_is_settled_by_is_masked() {
+    let desk = guarded(|builder| builder.policy(super::desk::policy("otherwise: allow")))
+        .with_tool(tool(Definition::new("deploy", ""), |_| async { Err(ToolError::NoAnswer("cut".into())) }));
+    let call = desk.call("{}").await;
+    assert_eq!(call.state, CallState::InDoubt);
+    let (r#as, at) = (ResolvedAs::Applied, countersign::Time(0));
+    let resolution = Resolution { r#as, reason: says(), by: "ann".into(), at };
+    let settled = desk.gate.resolve(call.id, resolution).await.unwrap();
+    assert_eq!(settled.state, CallState::Resolved);
+    assert!(!settled.resolution.as_ref().unwrap().reason.contains(CANARY), "nor in the call's row");
+    assert_eq!(desk.count("call.resolved").await, 1);
+    nowhere(&desk, "resolve").await;
 }
 
 async fn decided(answer: Answer) -> (Desk, Arc<Call>) {
