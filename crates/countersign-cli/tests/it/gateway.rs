@@ -92,6 +92,27 @@ fn edited_arguments_are_what_runs() {
 /// With a server, the gateway is its executor: the server's policy judges, its people decide, and its record has it.
 #[test]
 fn a_server_may_judge_and_hold_what_the_gateway_runs() {
+/// What a server says of its own tool raises caution where tools are asked about that want it; what it does not say, lowers
+/// nothing.
+#[test]
+fn a_servers_own_warning_raises_caution() {
+    let stage = Stage::new("{ preset: declared }");
+    let mut peer = stage.client(&[]);
+    peer.call(1, "read", &json!({}));
+    assert_eq!(peer.answer(1), (false, "done: read".into()));
+    peer.call(2, "write", &json!({"text": "x"}));
+    peer.held();
+    stage.deny("it says that it destroys");
+    assert!(peer.answer(2).1.contains("it says that it destroys"));
+    assert_eq!(stage.ran(), ["read {}"]);
+    let stage = Stage::new("{ preset: ask-all }");
+    let mut peer = stage.client(&["--wait", "1s"]);
+    peer.call(1, "read", &json!({}));
+    peer.held();
+    assert!(peer.answer(1).0);
+    assert_eq!(stage.ran(), [""; 0]);
+}
+
     let stage = Stage::new(ASK_WRITES);
     stage.bed.write("own.yml", "policy: { preset: deny-all }\n");
     let policy = "{ preset: allow-all, rules: [{ id: writes, ask: plain/write }, { id: gone, deny: plain/secret, hide: true }] }";

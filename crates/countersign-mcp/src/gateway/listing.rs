@@ -242,7 +242,7 @@ impl Core {
     /// Those tools that no rule hides.
     async fn without_hidden(&self, mut usable: HashSet<Arc<str>>) -> Result<HashSet<Arc<str>>, GateError> {
         let names: Vec<Arc<str>> = usable.iter().cloned().collect();
-        for name in self.gate.hidden(&self.server, &names).await? {
+        for name in self.gate.hidden(Some(&self.server), &names).await? {
             usable.remove(&name);
         }
         Ok(usable)

@@ -186,13 +186,14 @@ impl Gate {
         }
     }
 
-    /// Which of a server's tools a rule hides. A remote gate asks its server.
-    pub async fn hidden(&self, server: &str, names: &[Arc<str>]) -> Result<HashSet<Arc<str>>, GateError> {
+    /// Which of a server's tools, or of local ones, a rule hides. A remote gate asks its server.
+    pub async fn hidden(&self, server: Option<&str>, names: &[Arc<str>]) -> Result<HashSet<Arc<str>>, GateError> {
         let Some(local) = &self.local else {
             return Ok(self.backend.hidden(server, names).await?.into_iter().collect());
         };
         let policy = local.policy.load();
-        let hides = |name: &&Arc<str>| policy.hides(&ToolId::on(server, Arc::clone(name)));
+        let server: Option<Arc<str>> = server.map(Arc::from);
+        let hides = |name: &&Arc<str>| policy.hides(&ToolId { server: server.clone(), name: Arc::clone(name) });
         Ok(names.iter().filter(hides).cloned().collect())
     }
 
