@@ -15,7 +15,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{self, MethodRouter};
 use countersign_api::wire::Code;
-use countersign_mcp::gateway::face::{Face, Reply};
+use countersign_mcp::gateway::face::{self, Face, Reply};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 
@@ -143,7 +143,7 @@ async fn listen(State(app): State<App>, mut request: Request) -> Response {
         Err(refused) => return refused.into_response(),
     };
     match caller.face(&app) {
-        Ok(face) => shown(face.listen(&caller.principal, request.headers()), Some(place)),
+        Ok(face) => shown(face.listen(&caller.principal, request.headers()).await, Some(place)),
         Err(refused) => refused.into_response(),
     }
 }
@@ -174,6 +174,17 @@ async fn metadata(State(app): State<App>, server: Option<Path<Arc<str>>>) -> Ans
     })))
 }
 
+fn told(event: face::Event) -> Event {
+    let mut told = Event::default().event("message").data(event.data);
+    if let Some(id) = event.id {
+        told = told.id(id);
+    }
+    match event.retry {
+        Some(retry) => told.retry(retry),
+        None => told,
+    }
+}
+
 /// The answer. A stream keeps its place until it ends.
 fn shown(reply: Reply, place: Option<StreamPlace>) -> Response {
     let (mut response, session) = match reply {
@@ -182,9 +193,9 @@ fn shown(reply: Reply, place: Option<StreamPlace>) -> Response {
             ((status, [(header::CONTENT_TYPE, "application/json")], body).into_response(), session)
         }
         Reply::Stream { events, session } => {
-            let events = events.map(move |line| {
+            let events = events.map(move |event| {
                 let _stays = &place;
-                Ok::<_, Infallible>(Event::default().event("message").data(line))
+                Ok::<_, Infallible>(told(event))
             });
             let alive = KeepAlive::new().interval(limits::KEEP_ALIVE);
             (Sse::new(events).keep_alive(alive).into_response(), session)
