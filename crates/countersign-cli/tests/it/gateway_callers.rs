@@ -33,7 +33,7 @@ fn warnings(serving: &Serving, approver: &str, hold: &Value) -> Vec<(String, Str
 #[test]
 fn a_hold_that_lost_its_caller_says_so() {
     let stage = Stage::new(ASK_WRITES);
-    let serving = Serving::under(&stage.bed, "policy: { preset: deny-all }", &stage.bed.url());
+    let serving = Serving::under(&stage.bed, &format!("policy: {ASK_WRITES}"), &stage.bed.url());
     let ann = token(&stage.bed, "approver", "ann");
     let x = json!({"text": "x"});
     let mut peer = stage.client(&[]);
@@ -80,7 +80,7 @@ fn a_client_that_was_sent_away_does_not_wait() {
 #[test]
 fn a_hold_names_the_tools_that_look_like_its_own() {
     let stage = Stage::new(ASK_WRITES);
-    let serving = Serving::under(&stage.bed, "policy: { preset: deny-all }", &stage.bed.url());
+    let serving = Serving::under(&stage.bed, &format!("policy: {ASK_WRITES}"), &stage.bed.url());
     let ann = token(&stage.bed, "approver", "ann");
     let look_alikes = || {
         let holds = stage.holds();

@@ -53,7 +53,7 @@ fn an_approved_call_of_a_changed_tool_never_runs() {
     put_pin(&stage, &found);
     stage.approve(&[]);
     let (error, text) = peer.answer(1);
-    assert!(error && text.contains("changed what this tool is"), "{text}");
+    assert!(error && text.contains("changed"), "{text}");
     assert_eq!(stage.ran(), [""; 0]);
 }
 
@@ -67,7 +67,7 @@ fn a_tool_that_changed_without_a_word_is_found_out_before_the_claim() {
     stage.bed.write("log.changed", "");
     stage.approve(&[]);
     let (error, text) = peer.answer(1);
-    assert!(error && text.contains("changed what this tool is"), "{text}");
+    assert!(error && text.contains("the tool's definition changed"), "{text}");
     assert_eq!(stage.ran(), [""; 0]);
     assert!(stage.say("audit log --json").expect(0).stdout.contains("tool.changed"));
 }
@@ -308,8 +308,15 @@ fn rug_pull_never_runs() {
                         continue;
                     }
                     stage.approve(&[]);
-                    assert_eq!(peer.answer(step), (false, "done: write".into()), "{place}");
-                    ran += 1;
+                    // The server is asked once more before it gets the call.
+                    books.list();
+                    let (error, text) = peer.answer(step);
+                    if books.is_usable() {
+                        assert_eq!((error, text.as_str()), (false, "done: write"), "{place}");
+                        ran += 1;
+                    } else {
+                        assert!(error && text.contains("changed"), "{place}: {text}");
+                    }
                 }
             }
         }

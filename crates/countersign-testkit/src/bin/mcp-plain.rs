@@ -123,8 +123,8 @@ impl Server {
                 }
                 self.done(id, "flood")
             }
-            "have-asked" if params.get("inputResponses").is_some() => self.done(id, name),
-            "have-asked" => {
+            "have-asked" | "have-asked0" if params.get("inputResponses").is_some() => self.done(id, name),
+            "have-asked" | "have-asked0" => {
                 let question = json!({"method": "elicitation/create",
                     "params": {"mode": "form", "message": "May I?", "requestedSchema": {"type": "object"}}});
                 let result = json!({"resultType": "input_required", "requestState": "theirs",

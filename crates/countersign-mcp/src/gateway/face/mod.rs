@@ -130,9 +130,7 @@ impl Face {
         if envelope.method.is_none() || envelope.id.is_none() {
             return Ok(accepted(reading));
         }
-        if let Some(id) = id.as_ref().filter(|_| matches!(lane, Lane::Session(_)) && check::takes_events(headers))
-            && seat.ears().streams().primes()
-        {
+        if let Some(id) = id.as_ref().filter(|_| matches!(lane, Lane::Session(_)) && check::takes_events(headers)) {
             let asked = Asked { id: id.clone(), line: line.as_str().into(), call: reading.call.clone() };
             let kept = Keeping::begin(seat.ears().streams(), About::Request(asked));
             return Ok(Reply::Stream { events: Events::kept(kept, reading, Some(cancelled(id))), session });
