@@ -1,13 +1,13 @@
 //! The tools of an agent: what the model is offered, and what its names mean.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use countersign::call::Repeat;
 use countersign::digest::DefinitionDigest;
 use countersign::tool::came_with;
-use countersign::{Definition, Gate, Json, Running, Tool, ToolError, Toolset};
+use countersign::{Definition, Gate, GateError, Json, Running, Tool, ToolError, ToolId, Toolset};
 
 use crate::agent::Agent;
 use crate::error::AgentError;
@@ -207,6 +207,26 @@ impl Toolbox {
             *listing = Arc::new(list(&self.fixed, &moving, gate));
         }
         Arc::clone(&listing)
+    }
+
+    /// What a model is offered now: nothing that a rule hides, here or at the server that judges.
+    pub(crate) async fn offers(&self, gate: &Gate) -> Result<Arc<[Offer]>, GateError> {
+        let listing = self.listing(gate);
+        if !gate.is_remote() {
+            return Ok(Arc::clone(&listing.offers));
+        }
+        let tool = |offer: &Offer| listing.find(&offer.name).map(|slot| slot.tool.definition().tool.clone());
+        let mut names: BTreeMap<Option<Arc<str>>, Vec<Arc<str>>> = BTreeMap::new();
+        for tool in listing.offers.iter().filter_map(tool) {
+            names.entry(tool.server).or_default().push(tool.name);
+        }
+        let mut hidden = HashSet::new();
+        for (server, names) in names {
+            let found = gate.hidden(server.as_deref(), &names).await?;
+            hidden.extend(found.into_iter().map(|name| ToolId { server: server.clone(), name }));
+        }
+        let is_shown = |offer: &&Offer| tool(offer).is_none_or(|tool| !hidden.contains(&tool));
+        Ok(listing.offers.iter().filter(is_shown).cloned().collect())
     }
 
     /// Whether the tool of this definition is left to the client.

@@ -20,7 +20,6 @@
 mod events;
 pub mod gateway;
 pub mod limits;
-mod looks;
 pub mod status;
 pub mod toolset;
 

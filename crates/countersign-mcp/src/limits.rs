@@ -60,12 +60,16 @@ pub const PINS_AT_ONCE: usize = 64;
 pub const PAGES: usize = 200;
 /// How long the gateway's own listing of tools may take; a call waits for it.
 pub const OWN_LISTING_WITHIN: Duration = Duration::from_secs(20);
+/// How long the server may take to list its tools once more, before a call runs that people were asked about.
+pub const LIST_AGAIN_WITHIN: Duration = Duration::from_secs(5);
 /// How long a held call keeps its client waiting: just under the 60 seconds at which common clients give up.
 pub const WAIT: Duration = Duration::from_secs(50);
 /// How often a waiting client is told that its call still waits.
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How long a server may take to answer a call; at an address, any other request that is to have an end, too.
 pub const RUN_WITHIN: Duration = Duration::from_secs(15 * 60);
+/// How often a gateway says that it is there, while calls wait in it.
+pub const PRESENT_EVERY: Duration = Duration::from_secs(3);
 /// How long a hold without a caller stays open, and an outcome that nobody got is kept.
 pub const LINGER: Duration = Duration::from_secs(10 * 60);
 /// How long a server may still answer a call that its client cancelled.
@@ -76,6 +80,16 @@ pub const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 pub const NOTICE_WITHIN: Duration = Duration::from_secs(30);
 /// Messages that a reader over HTTP may be behind; what comes then is lost to it.
 pub const BEHIND: usize = 256;
+/// Bytes that are kept of what was said on the streams of a session, for a client that was cut off.
+pub const REPLAY_BYTES: usize = 1024 * 1024;
+/// Events that are kept so.
+pub const REPLAY_EVENTS: usize = 1_024;
+/// Streams of a session that can be taken up again.
+pub const REPLAY_STREAMS: usize = 64;
+/// How long a client that comes back waits to be told what has become of its request.
+pub const RESUME_WITHIN: Duration = Duration::from_secs(30);
+/// How long a client that was cut off should wait before it comes back.
+pub const REPLAY_AFTER: Duration = Duration::from_millis(500);
 /// Conversations over HTTP at once, each with a connection of its own to the server.
 pub const CONVERSATIONS: usize = 256;
 /// Those of one principal: beyond them, the one that was idle longest ends for a new one.

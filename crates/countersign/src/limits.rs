@@ -174,6 +174,12 @@ pub const PAGE_ROWS_DEFAULT: usize = 100;
 pub const HOLD_LIFE: Duration = Duration::from_secs(10 * 60);
 /// How long an allowed or approved call may wait to be claimed.
 pub const CLAIM_WITHIN: Duration = Duration::from_secs(5 * 60);
+/// How long a gateway counts as being there after it last said so.
+pub const GATEWAY_PRESENT: Duration = Duration::from_secs(10);
+/// How long it is kept who waits for a call: by then it is over in any case, or some gateway has seen to it.
+pub const CALLER_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Tools that are named to whoever is asked about one that looks like them.
+pub const LOOK_ALIKES: usize = 3;
 /// How long a claim holds without being renewed, when nobody says otherwise.
 pub const LEASE: Duration = Duration::from_secs(LEASE_SECONDS as u64);
 const LEASE_SECONDS: u32 = 30;

@@ -131,10 +131,10 @@ impl View {
 }
 
 impl View {
-    /// Says that the tool is seen for the first time, which only a gate can know: see [`Gate::view`](crate::Gate::view).
+    /// Adds what only a gate can know: see [`Gate::view`](crate::Gate::view).
     #[must_use]
-    pub(crate) fn first_seen(mut self) -> View {
-        let warning = Warning::whole(WarningKind::FirstSeen);
+    pub(crate) fn warned(mut self, kind: WarningKind, sample: &str) -> View {
+        let warning = Warning { sample: sample.to_owned(), ..Warning::whole(kind) };
         let before = |line: &&Line| matches!(line.kind, LineKind::Fact | LineKind::Warning);
         self.lines.insert(self.lines.iter().take_while(before).count(), warning_line(&warning));
         self.warnings.push(warning);

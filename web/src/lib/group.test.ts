@@ -7,7 +7,7 @@ const BASE: Hold = {
   argument_digest: 'a1', title: 'pay', principal: 'bot', requester: null, session: 's1', run: null, thread: null, agent: ['banker'],
   because: [{ rule: 'r1', effect: 'ask' }], risk: 'low', approvals: [{ approvals: 1, from: [], have: 0 }], human_required: false,
   requester_excluded: false, remember: 'global', on_expired: 'refuse', in_run: false, hint: null, payload: null, decisions: [],
-  refusal: null, opened_at: '2026-01-01T00:00:01Z', expires_at: null,
+  refusal: null, opened_at: '2026-01-01T00:00:01Z', expires_at: null, no_caller: false,
 }
 const hold = (more: Partial<Hold>): Hold => ({ ...BASE, ...more })
 const detail = (more: Partial<Hold>, arguments_text: string): HoldDetail => ({

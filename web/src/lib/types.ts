@@ -62,6 +62,8 @@ export type Hold = Path & {
   refusal: Refusal | null
   opened_at: string
   expires_at: string | null
+  /** Nobody waits for the call: approved, it runs only when the same call comes again. */
+  no_caller: boolean
 }
 
 export type LineKind =

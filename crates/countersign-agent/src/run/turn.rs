@@ -22,7 +22,7 @@ impl Thread {
         let prompt = Prompt {
             instructions: agent.instructions.clone(),
             messages: Arc::clone(&self.transcript.history.messages),
-            tools: Arc::clone(&agent.tools.listing(&self.gate).offers),
+            tools: agent.tools.offers(&self.gate).await?,
             max_tokens: agent.max_tokens,
         };
         let stillness = Arc::clone(&self.stillness);

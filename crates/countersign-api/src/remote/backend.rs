@@ -286,11 +286,11 @@ impl Backend for Remote {
         self.server.call(id).await
     }
 
-    async fn hidden(&self, server: &str, names: &[Arc<str>]) -> Result<Vec<Arc<str>>, GateError> {
+    async fn hidden(&self, server: Option<&str>, names: &[Arc<str>]) -> Result<Vec<Arc<str>>, GateError> {
         let mut hidden = Vec::new();
         for names in names.chunks(HIDDEN_AT_ONCE) {
             let names = names.iter().map(ToString::to_string).collect();
-            let ask = wire::AskHidden { server: server.to_owned(), names };
+            let ask = wire::AskHidden { server: server.map(str::to_owned), names };
             let (answer, _) = self.server.ask(None, || self.server.client.hidden(&ask)).await?;
             hidden.extend(answer.hidden.into_iter().map(Arc::from));
         }

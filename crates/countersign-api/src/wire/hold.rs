@@ -93,6 +93,9 @@ pub struct Hold {
     pub opened_at: Timestamp,
     /// When it expires; never, if none.
     pub expires_at: Option<Timestamp>,
+    /// Whether nobody waits for the call: approved, it runs only when the same call comes again.
+    #[serde(default)]
+    pub no_caller: bool,
 }
 
 fn nullable<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
@@ -146,6 +149,7 @@ impl From<&countersign::Hold> for Hold {
             refusal: hold.refusal.clone(),
             opened_at: timestamp(hold.opened_at),
             expires_at: hold.expires_at.map(timestamp),
+            no_caller: false,
         }
     }
 }
@@ -243,7 +247,7 @@ pub struct Line {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Warning {
     /// `invisible`, `bidi`, `mixed_script`, `confusable`, `outside_path`, `destructive`, `no_definition`, `large`,
-    /// `first_seen`, `policy_changed` or `halted`.
+    /// `first_seen`, `look_alike`, `no_caller`, `policy_changed` or `halted`.
     pub code: String,
     /// Where: `tool`, `/path` in the arguments … Empty for the call as a whole.
     pub place: String,
@@ -270,6 +274,8 @@ impl From<&show::Warning> for Warning {
             show::WarningKind::NoDefinition => "no_definition",
             show::WarningKind::Large => "large",
             show::WarningKind::FirstSeen => "first_seen",
+            show::WarningKind::LookAlike => "look_alike",
+            show::WarningKind::NoCaller => "no_caller",
         };
         Warning { code: code.to_owned(), place: warning.place.clone(), text: warning.text() }
     }
@@ -279,10 +285,11 @@ impl HoldDetail {
     /// A hold as it is shown at this moment by this view. What other rows say is left for the caller to add.
     pub fn of(hold: &countersign::Hold, view: View, now: Time) -> HoldDetail {
         let line = |line: show::Line| Line { kind: line.kind, indent: line.indent, label: line.label, text: line.text };
+        let no_caller = view.warnings.iter().any(|warning| warning.kind == show::WarningKind::NoCaller);
         let at = hold.call.holds.iter().position(|row| row.id == hold.id);
         let next = at.and_then(|at| hold.call.holds.get(at + 1)).filter(|_| hold.state == HoldState::Superseded);
         HoldDetail {
-            hold: Hold { title: view.title, ..Hold::from(hold) },
+            hold: Hold { title: view.title, no_caller, ..Hold::from(hold) },
             arguments_text: hold.call.shown_arguments().as_str().to_owned(),
             verdict: Verdict::from(&*hold.call.verdict),
             warnings: view.warnings.iter().map(Warning::from).collect(),

@@ -60,12 +60,13 @@ pub struct AcceptTool {
     pub definition: String,
 }
 
-/// Asks which tools of a server a rule hides.
+/// Asks which tools of a server, or which local ones, a rule hides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AskHidden {
-    /// The server's name in rules.
-    pub server: String,
+    /// The server's name in rules; none for local tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
     /// The names of the tools; at most 1,000.
     pub names: Vec<String>,
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use clap::Subcommand;
 use countersign::config::McpServerConfig;
 use countersign::show::escape;
-use countersign::{Gate, Store};
+use countersign::{Gate, Policy, Store};
 use countersign_api::wire::Span;
 use countersign_mcp::gateway::face::Face;
 use countersign_mcp::gateway::{self, Ended, Gateway, Pinned, stdio};
@@ -161,16 +161,9 @@ async fn serve(args: Args, form: Form) -> Result<(), Fault> {
         None => Way::command(args.words, entry),
     };
     let store = countersign_store::connect(&settings.store(&args.place, &home)?).await?;
-    let remote = remote_gate()?;
-    if remote.is_some() && args.door.listen.is_some() {
-        return Err(Fault::usage(
-            "`--listen` and COUNTERSIGN_URL do not go together: a server serves HTTP clients itself",
-        )
-        .next("name the MCP server in the server's `mcp_servers:` and use its `/mcp/NAME`, or unset COUNTERSIGN_URL"));
-    }
-    let (app, gate) = match remote {
-        Some((url, remote)) => (Some(url), remote.records(store).gate()),
-        None => (None, local_gate(store, &settings, &home).await?),
+    let (app, gate) = match remote_gate()? {
+        Some((url, remote)) => (Some(url), remote.records(Arc::clone(&store)).gate()),
+        None => (None, local_gate(Arc::clone(&store), &settings, &home).await?),
     };
     let notes = Notes::begin()?;
     let _watcher = match &app {
@@ -193,7 +186,7 @@ async fn serve(args: Args, form: Form) -> Result<(), Fault> {
         gateway = gateway.pass_unknown();
     }
     let served = match args.door.listen {
-        Some(address) => listen(args.door, address, gateway, way, &gate, form).await,
+        Some(address) => listen(args.door, address, gateway, way, &door_gate(&gate, store)?, form).await,
         None => on_pipes(gateway, &way).await,
     };
     notes.told().await;
@@ -237,6 +230,14 @@ async fn local_gate(store: Arc<dyn Store>, settings: &Settings, home: &Home) -> 
     }
     let signer = key::load(&home.data_folder()?)?;
     Ok(begin_gate(store, settings).await?.decided_elsewhere().signer(signer).build()?)
+}
+
+/// The gate of the door, which knows who may come in: the store here has its clients' tokens, wherever calls are judged.
+fn door_gate(gate: &Gate, store: Arc<dyn Store>) -> Result<Gate, Fault> {
+    if !gate.is_remote() {
+        return Ok(gate.clone());
+    }
+    Ok(Gate::builder().store(store).policy(Policy::deny_all()).decided_elsewhere().build()?)
 }
 
 /// Serves clients over HTTP, each with a connection of its own to the server.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use countersign::store::CallFilter;
-use countersign::{Hold, HoldId, Store, limits};
+use countersign::{Hold, HoldId, Store, callers, limits};
 use countersign_api::wire::{self, timestamp};
 use jiff::Timestamp;
 use tokio::sync::mpsc::unbounded_channel;
@@ -50,7 +50,10 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
                 return watch(Source::Local(Arc::new(desk)), session, form).await;
             }
             let holds = open_holds(desk.store(), session).await?;
-            (holds.iter().map(wire::Hold::from).collect(), timestamp(desk.store().now().await?))
+            let calls: Vec<_> = holds.iter().map(|hold| Arc::clone(&hold.call)).collect();
+            let alone = callers::without(&**desk.store(), &calls).await?;
+            let shown = |hold: &Hold| wire::Hold { no_caller: alone.contains(&hold.call.id), ..wire::Hold::from(hold) };
+            (holds.iter().map(shown).collect(), timestamp(desk.store().now().await?))
         }
     };
     match form {
@@ -93,7 +96,7 @@ fn row(hold: &wire::Hold, now: Timestamp) -> Vec<Cell> {
         Cell::styled(out::BOLD, hold.id),
         Cell::styled(out::WAIT, expiry(hold, now)),
         Cell::new(hold.session.as_deref().unwrap_or("-")),
-        Cell::new(format_args!("{server}{}", hold.tool)),
+        Cell::new(format_args!("{server}{}{}", hold.tool, if hold.no_caller { " (no caller)" } else { "" })),
         Cell::json(&hold.arguments),
     ]
 }

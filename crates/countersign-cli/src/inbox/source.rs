@@ -8,7 +8,7 @@ use countersign::digest::CallDigest;
 use countersign::grant::{Remember, RememberCovers, RememberScope};
 use countersign::store::{CallFilter, Order};
 use countersign::transition::Rejection;
-use countersign::{Answer, Decision, GateError, Hold, HoldId};
+use countersign::{Answer, Call, Decision, GateError, Hold, HoldId, callers};
 use countersign_api::client::{Client, ClientError};
 use countersign_api::wire::{self, Code, NewDecision, timestamp};
 use jiff::Timestamp;
@@ -82,8 +82,12 @@ impl Source {
             Source::Local(desk) => {
                 let filter = CallFilter { holding: true, limit: Some(LISTED + 1), ..CallFilter::default() };
                 let calls = desk.store().calls(filter).await?;
-                let open = |call| Hold::of(call, call.open_hold()?.id);
-                let holds = calls.iter().take(LISTED).filter_map(open).map(|hold| wire::Hold::from(&hold)).collect();
+                let alone = callers::without(&**desk.store(), &calls).await?;
+                let open = |call: &Arc<Call>| {
+                    let hold = Hold::of(call, call.open_hold()?.id)?;
+                    Some(wire::Hold { no_caller: alone.contains(&call.id), ..wire::Hold::from(&hold) })
+                };
+                let holds = calls.iter().take(LISTED).filter_map(open).collect();
                 Ok(Listing {
                     holds,
                     more: calls.len() > LISTED,

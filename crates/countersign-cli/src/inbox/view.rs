@@ -191,7 +191,8 @@ fn waiting_row(state: &State, look: Look, Group { lead: hold, count }: Group<'_>
     let times = if count > 1 { format!(" ×{count}") } else { String::new() };
     let name = format!("{}{times}", fit(&safe_piece(&hold.title), columns.saturating_sub(times.width())));
     let who = escape(hold.agent.last().unwrap_or(&hold.principal));
-    let rest = format!("{who}  {}", on_one_line(hold.arguments.as_str()));
+    let alone = if hold.no_caller { "no caller  " } else { "" };
+    let rest = format!("{alone}{who}  {}", on_one_line(hold.arguments.as_str()));
     let gap = " ".repeat(columns.saturating_sub(name.width()));
     let text = fit(&format!("{sign}{clock:>8} {risk}{name}{gap} {rest}"), width);
     let style = match left {

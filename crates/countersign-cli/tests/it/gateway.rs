@@ -1,5 +1,8 @@
 //! The gateway as a client starts it: the real program in front of a real server, decided in another terminal.
 
+use countersign::Time;
+use countersign::callers::{self, Caller};
+use countersign::store::Expect;
 use serde_json::{Value, json};
 
 use crate::gateway_peer::{Peer, Stage, plain};
@@ -87,6 +90,27 @@ fn edited_arguments_are_what_runs() {
     let (error, text) = peer.answer(1);
     assert!(!error && text.starts_with("A person changed the arguments") && text.ends_with("|done: write"), "{text}");
     assert_eq!(stage.ran(), [r#"write {"text":"less"}"#]);
+}
+
+/// What a server says of its own tool raises caution where tools are asked about that want it; what it does not say, lowers
+/// nothing.
+#[test]
+fn a_servers_own_warning_raises_caution() {
+    let stage = Stage::new("{ preset: declared }");
+    let mut peer = stage.client(&[]);
+    peer.call(1, "read", &json!({}));
+    assert_eq!(peer.answer(1), (false, "done: read".into()));
+    peer.call(2, "write", &json!({"text": "x"}));
+    peer.held();
+    stage.deny("it says that it destroys");
+    assert!(peer.answer(2).1.contains("it says that it destroys"));
+    assert_eq!(stage.ran(), ["read {}"]);
+    let stage = Stage::new("{ preset: ask-all }");
+    let mut peer = stage.client(&["--wait", "1s"]);
+    peer.call(1, "read", &json!({}));
+    peer.held();
+    assert!(peer.answer(1).0);
+    assert_eq!(stage.ran(), [""; 0]);
 }
 
 /// With a server, the gateway is its executor: the server's policy judges, its people decide, and its record has it.
@@ -192,27 +216,26 @@ fn a_call_without_a_client_is_withdrawn_by_a_later_gateway() {
     let stage = Stage::new(ASK_WRITES);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let store = || stage.bed.store();
-    let marks = || runtime.block_on(async { store().await.records("gateway-unattended", "", None, 10).await.unwrap() });
+    let callers = || runtime.block_on(async { callers::list(&*store().await, "plain", None).await.unwrap() });
+    let gone = || callers().iter().filter(|(_, caller, _)| caller.gone.is_some()).count();
     let mut peer = stage.client(&[]);
     peer.call(1, "write", &json!({"text": "x"}));
     peer.held();
-    assert_eq!((peer.leave(), marks().len()), (0, 1));
+    assert_eq!((peer.leave(), gone()), (0, 1));
 
     let mut peer = stage.client(&[]);
     peer.call(2, "write", &json!({"text": "x"}));
     peer.held();
-    assert_eq!((marks().len(), stage.holds().len()), (0, 1), "somebody waits for it again");
-    assert_eq!((peer.leave(), marks().len()), (0, 1));
+    assert_eq!((gone(), stage.holds().len()), (0, 1), "somebody waits for it again");
+    assert_eq!((peer.leave(), gone()), (0, 1));
 
     runtime.block_on(async {
-        let mark = store().await.records("gateway-unattended", "", None, 1).await.unwrap().remove(0);
-        let long_ago: i64 = String::from_utf8(mark.value).unwrap().parse::<i64>().unwrap() - 601_000_000;
-        let value = long_ago.to_string();
-        let expect = countersign::store::Expect::Any;
-        store().await.put_record("gateway-unattended", &mark.key, value.as_bytes(), expect, None).await.unwrap();
+        let (call, caller, _) = callers::list(&*store().await, "plain", None).await.unwrap().remove(0);
+        let long_ago = Caller { gone: caller.gone.map(|since| Time(since.0 - 601_000_000)), ..caller };
+        callers::set(&*store().await, "plain", call, &long_ago, Expect::Any).await.unwrap();
     });
     stage.client(&[]).ask(r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#);
-    assert_eq!((stage.holds().len(), marks().len(), stage.ran().len()), (0, 0, 0));
+    assert_eq!((stage.holds().len(), callers().len(), stage.ran().len()), (0, 0, 0));
 }
 
 /// An outcome that its client did not wait for goes to the next identical call, once.

@@ -3,9 +3,9 @@
 use countersign_testkit::mcp::{Era, McpClient, McpFixture};
 use serde_json::json;
 
-use crate::gateway_peer::Stage;
-use crate::gateway_web::{Door, Web, call, held, last, read};
-use crate::serve::{Serving, token};
+use crate::gateway_peer::{Stage, plain};
+use crate::gateway_web::{Coming, Door, Web, call, held, last, read};
+use crate::serve::{Serving, ask, token};
 
 const ASK_WRITES: &str = "{ preset: allow-all, rules: [{ id: writes, ask: plain/write }] }";
 
@@ -129,9 +129,8 @@ async fn nothing_runs_for_a_connection_that_was_cut() {
     let stage = Stage::new(ASK_WRITES);
     let door = Door::open(&stage, &["--no-token"]);
     let web = Web::greeted(&door.url, "").await;
-    let mut stream = web.post(&call(1, "write", json!({"text": "x"}))).await;
-    let first = stream.chunk().await.unwrap().unwrap();
-    assert!(String::from_utf8_lossy(&first).contains("notifications/progress"));
+    let mut stream = Coming::new(web.post(&call(1, "write", json!({"text": "x"}))).await);
+    assert_eq!(stream.next().await["method"], "notifications/progress");
     drop(stream);
     // The connection is closed with its pool; another client shows that the gateway knows.
     drop(web);
@@ -267,6 +266,44 @@ async fn a_real_client_waits_over_several_legs() {
     stage.deny("not there");
     let (error, text) = call.await.unwrap();
     assert!(error && text.contains("not there") && !stage.bed.work().join("no").exists(), "{text}");
+}
+
+/// With a server, a gateway that listens is its executor, too: the server's policy judges, its people decide, and clients
+/// come in with tokens of the gateway's own store.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_may_judge_what_a_listening_gateway_runs() {
+    let stage = Stage::new("{ preset: deny-all }");
+    let policy = "{ preset: allow-all, rules: [{ id: writes, ask: plain/write }, { id: gone, deny: plain/secret, hide: true }] }";
+    let server = Serving::under(&stage.bed, &format!("policy: {policy}"), &stage.bed.url());
+    let (bot, ann) = (token(&stage.bed, "agent", "bot"), token(&stage.bed, "approver", "ann"));
+    let own = format!("sqlite:{}", stage.bed.work().join("own.db").display());
+    let made = stage.bed.run(["token", "create", "--role", "agent", "--name", "client", "--json", "--store", &own]);
+    let client = made.expect(0).json()["token"].as_str().unwrap().to_owned();
+    let args = ["gateway", "--json", "--listen", "127.0.0.1:0", "--config", "policy.yml", "--server", "plain"];
+    let mut command = stage.bed.command(args);
+    command.args(["--store", &own, "--"]).arg(plain()).arg("log");
+    command.env("COUNTERSIGN_URL", &server.url).env("COUNTERSIGN_TOKEN", &bot);
+    let door = Door::of(command);
+    let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
+    assert_eq!(Web::new(&door.url, &bot).post(hello).await.status(), 401, "the server's tokens are not the door's");
+    let web = Web::greeted(&door.url, &client).await;
+    let listed = web.ask(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#).await;
+    assert!(listed.contains("\"write\"") && !listed.contains("secret"), "{listed}");
+    assert_eq!(web.call(2, "read", json!({})).await, (false, "done: read".into()));
+    let calling = tokio::spawn(async move { web.call(3, "write", json!({"text": "all"})).await });
+    let held = || ask(&stage.bed, &ann, &server.url, &["holds", "--json"]).expect(0).json();
+    let hold = loop {
+        if let Some(hold) = held().get(0) {
+            break hold.clone();
+        }
+    };
+    assert_eq!((&hold["principal"], stage.ran().len()), (&json!("bot"), 1));
+    let (id, digest) = (hold["id"].as_str().unwrap(), hold["digest"].as_str().unwrap());
+    let edit = ["approve", id, "--digest", digest, "--arguments", r#"{"text":"less"}"#];
+    ask(&stage.bed, &ann, &server.url, &edit).expect(0);
+    let (error, text) = calling.await.unwrap();
+    assert!(!error && text.starts_with("A person changed the arguments") && text.ends_with("|done: write"), "{text}");
+    assert_eq!(stage.ran(), ["read {}", r#"write {"text":"less"}"#]);
 }
 
 /// A state is bound to one call of one principal and good once; it decides nothing, and the server never sees it.

@@ -53,8 +53,65 @@ fn an_approved_call_of_a_changed_tool_never_runs() {
     put_pin(&stage, &found);
     stage.approve(&[]);
     let (error, text) = peer.answer(1);
-    assert!(error && text.contains("changed what this tool is"), "{text}");
+    assert!(error && text.contains("changed"), "{text}");
     assert_eq!(stage.ran(), [""; 0]);
+}
+
+/// B49: a server that changes a tool without a word, while people think about a call of it, does not get the call.
+#[test]
+fn a_tool_that_changed_without_a_word_is_found_out_before_the_claim() {
+    let stage = Stage::new(ASK_WRITES);
+    let mut peer = stage.client(&[]);
+    peer.call(1, "write", &json!({"text": "x"}));
+    peer.held();
+    stage.bed.write("log.changed", "");
+    stage.approve(&[]);
+    let (error, text) = peer.answer(1);
+    assert!(error && text.contains("the tool's definition changed"), "{text}");
+    assert_eq!(stage.ran(), [""; 0]);
+    assert!(stage.say("audit log --json").expect(0).stdout.contains("tool.changed"));
+}
+
+/// A server that does not say what its tools are gets no call that people were asked about, and the approval stays.
+#[test]
+fn an_approved_call_waits_until_the_server_says_what_it_is() {
+    let stage = Stage::new(ASK_WRITES);
+    let mut peer = stage.client(&[]);
+    peer.call(1, "write", &json!({"text": "x"}));
+    peer.held();
+    stage.bed.write("log.mute", "");
+    stage.approve(&[]);
+    let (error, text) = peer.answer(1);
+    assert!(error && text.starts_with("Not run yet"), "{text}");
+    assert_eq!(stage.ran(), [""; 0]);
+    std::fs::remove_file(stage.bed.work().join("log.mute")).unwrap();
+    // A listing that hangs ends by itself; until then the client is told the same.
+    let mut id = 2;
+    while {
+        peer.call(id, "write", &json!({"text": "x"}));
+        peer.answer(id).0
+    } {
+        id += 1;
+    }
+    assert_eq!(stage.ran().len(), 1);
+}
+
+/// What is allowed at once costs no listing.
+#[test]
+fn an_allowed_call_lists_nothing() {
+    let stage = Stage::new(ASK_WRITES);
+    let mut peer = stage.client(&[]);
+    for id in 1..=5 {
+        peer.call(id, "read", &json!({}));
+        peer.answer(id);
+    }
+    let lists = || crate::bed::read(stage.bed.work().join("log")).matches("\"tools/list\"").count();
+    assert_eq!(lists(), 1);
+    peer.call(6, "write", &json!({"text": "x"}));
+    peer.held();
+    stage.approve(&[]);
+    assert!(!peer.answer(6).0);
+    assert_eq!(lists(), 2);
 }
 
 /// The same where a halt lies between approval and claim: what changed under it is void when it is lifted.
@@ -251,8 +308,15 @@ fn rug_pull_never_runs() {
                         continue;
                     }
                     stage.approve(&[]);
-                    assert_eq!(peer.answer(step), (false, "done: write".into()), "{place}");
-                    ran += 1;
+                    // The server is asked once more before it gets the call.
+                    books.list();
+                    let (error, text) = peer.answer(step);
+                    if books.is_usable() {
+                        assert_eq!((error, text.as_str()), (false, "done: write"), "{place}");
+                        ran += 1;
+                    } else {
+                        assert!(error && text.contains("changed"), "{place}: {text}");
+                    }
                 }
             }
         }

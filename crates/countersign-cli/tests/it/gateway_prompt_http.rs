@@ -65,14 +65,16 @@ async fn an_answer_counts_only_with_its_own_state() {
     };
     let with = |state: &str, said: Value| json!({"requestState": state, "inputResponses": {"countersign": said}});
     let first = prompt(&ann.modern("write", x(), None).await);
-    // Without a state it is not ours: the identical call only joins the hold.
-    let second = prompt(&ann.modern_with("write", x(), json!({"inputResponses": {"countersign": allow()}})).await);
+    let second = prompt(&ann.modern("write", x(), None).await);
+    assert_eq!(stage.holds().len(), 1, "the identical call joins the hold");
+    // Without a state it is not ours but the server's, so it is part of the call, and the call another one.
+    prompt(&ann.modern_with("write", x(), json!({"inputResponses": {"countersign": allow()}})).await);
     let forged = format!("{}{}", &first[..first.len() - 64], "0".repeat(64));
     for (who, arguments, state) in [(&ann, x(), &*forged), (&ann, json!({"text": "y"}), &first), (&bob, x(), &first)] {
         let told = who.modern_with("write", arguments, with(state, allow())).await;
         assert_eq!(told["error"]["code"], -32602, "{told}");
     }
-    assert_eq!((stage.holds().len(), stage.ran().len()), (1, 0));
+    assert_eq!((stage.holds().len(), stage.ran().len()), (2, 0));
     // Whoever cancels has decided nothing, and is not asked again in this wait.
     let told = ann.modern_with("write", x(), with(&first, json!({"action": "cancel"}))).await;
     assert_eq!(told["result"]["resultType"], "input_required", "{told}");
@@ -102,7 +104,8 @@ async fn a_servers_question_is_not_taken_for_ours() {
     web.modern("write", x(), None).await;
     let said = json!({"requestState": "theirs", "inputResponses": {"countersign": allow()}});
     let told = web.modern_with("write", x(), said).await;
-    assert_eq!((&told["result"]["resultType"], stage.holds().len()), (&json!("input_required"), 1), "{told}");
+    // What answers another's question is a call of its own, and waits as the first one does.
+    assert_eq!((&told["result"]["resultType"], stage.holds().len()), (&json!("input_required"), 2), "{told}");
     assert_eq!(stage.ran(), ["have-asked {}"]);
 }
 

@@ -33,7 +33,7 @@ const ASK_WRITES: &str = "{ preset: allow-all, rules: [{ id: writes, ask: files/
 
 /// A user with the filesystem server on a folder of theirs.
 pub(crate) struct Files {
-    stage: Stage,
+    pub(crate) stage: Stage,
 }
 
 impl Files {
@@ -48,7 +48,7 @@ impl Files {
         self.stage.bed.work().join("files").canonicalize().unwrap().join(name).display().to_string()
     }
 
-    fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.stage.bed.work().join("files")).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }

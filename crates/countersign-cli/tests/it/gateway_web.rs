@@ -1,7 +1,7 @@
 //! Clients and doors over HTTP, for tests of the gateway.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use reqwest::{Client, Response};
 use serde_json::{Value, json};
@@ -27,15 +27,25 @@ impl Door {
     }
 
     pub(crate) fn named(server: &str, stage: &Stage, options: &[&str], upstream: &[&str]) -> Door {
-        let url = stage.bed.url();
         let args = ["gateway", "--json", "--listen", "127.0.0.1:0", "--config", "policy.yml", "--server", server];
         let mut command = stage.bed.command(args);
-        command.args(["--store", &url]).args(options).args(upstream);
+        command.args(["--store", &stage.bed.url()]).args(options).args(upstream);
+        Door::of(command)
+    }
+
+    /// One that is started so.
+    pub(crate) fn of(mut command: Command) -> Door {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let said: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
         Door { url: said["url"].as_str().unwrap().to_owned(), child }
+    }
+
+    /// Ends it without a word.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     /// Whether a gateway refuses to listen there.
@@ -88,6 +98,21 @@ impl Web {
     /// Speaks as if another's session were its own.
     pub(crate) fn borrow_session(&mut self, other: &Web) {
         self.session.clone_from(&other.session);
+    }
+
+    /// Opens the stream for what belongs to no request, or takes one up again after an event.
+    pub(crate) async fn listen(&self, last: Option<&str>) -> Response {
+        let mut request = self.http.get(&self.url).header("accept", "text/event-stream");
+        if !self.token.is_empty() {
+            request = request.bearer_auth(&self.token);
+        }
+        if let Some(session) = &self.session {
+            request = request.header("mcp-session-id", session);
+        }
+        if let Some(last) = last {
+            request = request.header("last-event-id", last);
+        }
+        request.send().await.unwrap()
     }
 
     /// Posts one message.
@@ -150,11 +175,42 @@ impl Web {
 pub(crate) struct Coming {
     response: Response,
     text: String,
+    /// The id of the last event.
+    pub(crate) last: Option<String>,
 }
 
 impl Coming {
     pub(crate) fn new(response: Response) -> Coming {
-        Coming { response, text: String::new() }
+        Coming { response, text: String::new(), last: None }
+    }
+
+    /// Waits for the first event, which says where the stream can be taken up again.
+    pub(crate) async fn primed(&mut self) -> String {
+        while !self.text.contains("\n\n") {
+            let chunk = self.response.chunk().await.unwrap().expect("the answer has ended");
+            self.text.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+        let (event, rest) = self.text.split_once("\n\n").unwrap();
+        assert!(event.lines().any(|line| line.trim_end() == "data:"), "{event}");
+        let id = event.lines().find_map(|line| line.strip_prefix("id:")).unwrap().trim().to_owned();
+        self.text = rest.to_owned();
+        self.last = Some(id.clone());
+        id
+    }
+
+    /// Reads on to the answer of this id: whether it is an error, and its text.
+    pub(crate) async fn answer(&mut self, id: u64) -> (bool, String) {
+        loop {
+            let told = self.next().await;
+            if told["id"] == id && told.get("method").is_none() {
+                return read(&told.to_string());
+            }
+        }
+    }
+
+    /// Whether nothing more comes.
+    pub(crate) async fn is_over(&mut self) -> bool {
+        self.text.trim().is_empty() && self.response.chunk().await.unwrap().is_none()
     }
 
     /// The next message.
@@ -162,7 +218,9 @@ impl Coming {
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
                 let data: String = event.lines().filter_map(|line| line.strip_prefix("data:")).collect();
+                let id = event.lines().find_map(|line| line.strip_prefix("id:")).map(|id| id.trim().to_owned());
                 self.text = rest.to_owned();
+                self.last = id.or(self.last.take());
                 if !data.trim().is_empty() {
                     return serde_json::from_str(&data).unwrap_or_else(|error| panic!("{error}: {data}"));
                 }

@@ -16,9 +16,15 @@ mod gateway;
 #[cfg(unix)]
 mod gateway_bytes;
 #[cfg(unix)]
+mod gateway_callers;
+#[cfg(unix)]
+mod gateway_cuts;
+#[cfg(unix)]
 mod gateway_http;
 #[cfg(unix)]
 mod gateway_install;
+#[cfg(unix)]
+mod gateway_more;
 #[cfg(unix)]
 mod gateway_peer;
 #[cfg(unix)]
@@ -29,6 +35,8 @@ mod gateway_prompt;
 mod gateway_prompt_http;
 #[cfg(unix)]
 mod gateway_real;
+#[cfg(unix)]
+mod gateway_real_http;
 #[cfg(unix)]
 mod gateway_status;
 #[cfg(unix)]

@@ -9,11 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::Core;
 use super::caller::Caller;
+use super::catalog::Listed;
 use super::forward::Forwarding;
 use super::listing::Standing;
 use super::prompt::Way;
-use super::request::{Era, Request};
-use super::retry::Earlier;
+use super::request::{Era, Request, shown};
+use super::retry::{Earlier, identity};
 use super::state::Leg;
 use super::words::{self, INVALID_PARAMS};
 
@@ -54,13 +55,14 @@ impl Core {
     }
 
     async fn deliver(&self, caller: &Caller, line: String, digest: &ArgumentDigest, call: &Call) {
-        if caller.answer(line).await.is_err() {
+        if caller.deliver(line).await.is_err() {
             self.still_owe(digest, call).await;
         }
     }
 }
 
 /// A request and what it needs.
+#[derive(Clone, Copy)]
 pub(super) struct Matter<'a> {
     pub(super) core: &'a Arc<Core>,
     pub(super) request: &'a Request,
@@ -81,55 +83,81 @@ impl Matter<'_> {
                 return Ok(Reply::Line(words::ended(&request.id, request.era, &refused)));
             }
         };
-        let tool = Forwarding::new(self, listed.as_deref());
         let known = listed.as_ref().map(|listed| listed.definition.digest());
         let Some(digest) = self.digest(known.as_ref()) else {
             // Arguments that cannot be read: the gate refuses them, and has it on record.
+            let tool = Forwarding::new(self, listed.as_deref());
             let refused = self.submit(&core.gate, &tool).await?;
             return Ok(Reply::Line(words::ended(&request.id, request.era, &refused)));
         };
         let leg = match &request.state {
-            None => None,
+            None => request.resumes.map(|call| Leg { call, round: 0, asked: None, more: None }),
             Some(state) => match core.redeem(state, request, &digest).await? {
                 None => return Ok(Reply::Line(words::error(Some(&request.id), INVALID_PARAMS, BAD_STATE))),
                 leg => leg,
             },
         };
+        let carrying = match leg.as_ref().and_then(|leg| leg.more.as_ref()) {
+            None => None,
+            Some(more) => match request.clone().carrying(more, &core.states) {
+                None => return Ok(Reply::Line(words::error(Some(&request.id), INVALID_PARAMS, BAD_STATE))),
+                carrying => carrying,
+            },
+        };
+        let matter = Matter { request: carrying.as_ref().unwrap_or(request), ..*self };
+        matter.judged(listed.as_deref(), digest, leg).await
+    }
+
+    /// Judges a call, or goes on with the one that it belongs to.
+    async fn judged(
+        &self,
+        listed: Option<&Listed>,
+        arguments: ArgumentDigest,
+        leg: Option<Leg>,
+    ) -> Result<Reply, GateError> {
+        let (core, request) = (self.core, self.request);
+        let mut tool = Forwarding::new(self, listed);
+        let digest = identity(&arguments, request.more.as_ref());
         let alone = core.retries.alone(&digest).await;
+        let (goes_on, round) = leg.as_ref().map_or((false, 0), |leg| (true, leg.round));
         let earlier = match leg {
-            Some(leg) => Earlier::Call(Box::pin(self.resumed(leg)).await?),
-            None => core.earlier(&digest).await?,
+            Some(leg) => Earlier::Call(Box::pin(self.resumed(&leg)).await?),
+            None => core.earlier(&digest, &arguments).await?,
         };
         let is_earlier = matches!(earlier, Earlier::Call(_));
         let claimed = match earlier {
             Earlier::Call(call) => Claimed::Not(call),
-            Earlier::Nothing => self.submit_and_claim(&core.gate, &tool).await?,
+            Earlier::Nothing => self.submit_and_claim(&core.gate, &mut tool).await?,
             Earlier::Doubt(_) if listed.is_none() => return Ok(Reply::Line(words::doubt(&request.id, request.era))),
-            Earlier::Doubt(id) => self.submit_and_claim(&raised(&core.gate, id), &tool).await?,
+            Earlier::Doubt(id) => self.submit_and_claim(&raised(&core.gate, id), &mut tool).await?,
         };
         let call = match claimed {
             Claimed::Permit(permit) => {
+                self.caller.becomes(permit.call().id);
                 drop(alone);
                 return Box::pin(self.run(permit, &tool, digest)).await;
             }
             Claimed::Not(call) => call,
         };
+        self.caller.becomes(call.id);
         if call.state == CallState::Pending {
             core.owe(&digest, &call).await?;
         }
-        if leg.is_none()
+        if !goes_on
             && call.state == CallState::Pending
-            && let Some(line) = Box::pin(self.put_off(&digest, &call)).await?
+            && let Some(line) = Box::pin(self.put_off(&arguments, &call)).await?
         {
+            if is_earlier {
+                core.forget_caller(call.id).await?;
+            }
             return Ok(Reply::Line(line));
         }
         let seat = core.retries.attach(call.id);
-        if is_earlier {
+        if is_earlier || call.state == CallState::Pending {
             core.attended(call.id).await?;
         }
         drop(alone);
-        let round = leg.map_or(0, |leg| leg.round);
-        let reply = self.follow(&tool, digest, Arc::clone(&call), round).await;
+        let reply = self.follow(&tool, (arguments, digest), Arc::clone(&call), round).await;
         drop(seat);
         let has_left = match &reply {
             Ok(Reply::Nothing) => true,
@@ -157,12 +185,13 @@ impl Matter<'_> {
         }
         let Some(prompt) = core.prompt(request.able, call).await? else { return Ok(None) };
         let asked = (prompt.way == Way::Form).then_some(prompt.hold);
-        let state = core.issue(request, digest, Leg { call: call.id, round: 1, asked }).await?;
+        let leg = Leg { call: call.id, round: 1, asked, more: request.more.clone() };
+        let state = core.issue(request, digest, leg).await?;
         Ok(Some(words::prompt(&request.id, &state, &prompt.params)))
     }
 
     /// The call that a client goes on waiting for, after what it brings from its user.
-    async fn resumed(&self, leg: Leg) -> Result<Arc<Call>, GateError> {
+    async fn resumed(&self, leg: &Leg) -> Result<Arc<Call>, GateError> {
         let call = self.core.gate.get(leg.call).await?;
         let Some((hold, said)) = leg.asked.zip(self.request.answered.as_deref()) else { return Ok(call) };
         self.core.take_answer(hold, &call, said).await;
@@ -192,6 +221,8 @@ impl Matter<'_> {
         let mut proposal = Proposal::new(self.request.name.as_str(), self.arguments()).path(self.core.path.clone());
         proposal.tool = self.tool();
         proposal.label = self.request.label.as_deref().map(Arc::from);
+        // Bound to the hold and shown with it, since it is part of what runs.
+        proposal.payload = self.request.more.as_ref().and_then(|more| shown(more).ok());
         proposal.hint = self.core.catalog.look_alike(&self.request.name).map(|other| {
             let (tool, other) = (countersign::show::escape(&self.request.name), countersign::show::escape(&other));
             format!(
@@ -210,11 +241,31 @@ impl Matter<'_> {
         }
     }
 
+    /// Submits a call that brings the server more than its arguments.
+    ///
+    /// SECURITY: whoever made a grant saw arguments. What goes with them now, they did not see.
+    async fn submit_with_more(&self, gate: &Gate, tool: &mut Forwarding<'_>) -> Result<Arc<Call>, GateError> {
+        let call = self.submit(gate, tool).await?;
+        if call.grant.is_none() {
+            return Ok(call);
+        }
+        let refusal = Refusal::new(RefusalKind::Superseded).because(NOT_GRANTED);
+        Box::pin(gate.cancel_because(call.id, refusal.clone())).await?;
+        if !tool.is_listed {
+            return Box::pin(gate.refuse_undefined(self.proposal(), refusal)).await;
+        }
+        tool.must_ask = true;
+        self.submit(gate, tool).await
+    }
+
     /// Submits a call and, where it is allowed at once, claims it in the same breath.
-    async fn submit_and_claim(&self, gate: &Gate, tool: &Forwarding<'_>) -> Result<Claimed, GateError> {
+    async fn submit_and_claim(&self, gate: &Gate, tool: &mut Forwarding<'_>) -> Result<Claimed, GateError> {
         // SECURITY: nothing runs for a caller that is gone. That it asked is on record all the same.
         if self.left.is_cancelled() {
             return self.submit(gate, tool).await.map(Claimed::Not);
+        }
+        if self.request.more.is_some() {
+            return self.submit_with_more(gate, tool).await.map(Claimed::Not);
         }
         match tool.is_listed {
             true => Box::pin(gate.submit_and_claim(tool, self.proposal())).await,
@@ -222,6 +273,10 @@ impl Matter<'_> {
         }
     }
 }
+
+/// Why a call that a grant covers is asked about all the same.
+pub(super) const NOT_GRANTED: &str =
+    "a grant covers arguments; what else is sent to the server is for people to look at";
 
 /// The gate, with people asked about a call that may already have happened.
 fn raised(gate: &Gate, doubtful: CallId) -> Gate {

@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use tokio::sync::mpsc;
+use countersign::CallId;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::link::Pipe;
 use super::message::{Envelope, Id, pick, range_of, splice};
+use super::streams::Streams;
 use crate::limits;
 
 /// The `_meta` key by which notices of a subscription name the request that asked for them.
@@ -33,10 +35,19 @@ impl Caller {
         match self {
             Caller::Pipe(pipe) => pipe.send(line).await,
             Caller::Exchange(exchange) => {
-                exchange.to.send(Said::Answer(line)).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
+                exchange.to.send(Said::Answer(line, None)).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
             }
             Caller::Nobody => Err(io::ErrorKind::NotConnected.into()),
         }
+    }
+
+    /// The same for an answer that must not be lost: waits until somebody takes it.
+    pub(crate) async fn deliver(&self, line: String) -> io::Result<()> {
+        let Caller::Exchange(exchange) = self else { return self.answer(line).await };
+        let (taken, was_taken) = oneshot::channel();
+        let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
+        exchange.to.send(Said::Answer(line, Some(taken))).await.map_err(|_| gone())?;
+        was_taken.await.map_err(|_| gone())
     }
 
     /// Something on the way to the answer. A caller that is gone is noticed elsewhere; one that does not read over HTTP
@@ -46,6 +57,13 @@ impl Caller {
             Caller::Pipe(pipe) => drop(pipe.send(line).await),
             Caller::Exchange(exchange) => drop(exchange.to.try_send(Said::Note(line))),
             Caller::Nobody => {}
+        }
+    }
+
+    /// Says which call the request has become. Before it runs: whoever takes the request up again finds it.
+    pub(crate) fn becomes(&self, call: CallId) {
+        if let Caller::Exchange(exchange) = self {
+            exchange.call.send_replace(Some(call));
         }
     }
 
@@ -70,8 +88,8 @@ impl Caller {
 pub(crate) enum Said {
     /// On the way to the answer.
     Note(String),
-    /// The answer: nothing comes after it.
-    Answer(String),
+    /// The answer: nothing comes after it. Whoever takes it says so to whoever waits for that.
+    Answer(String, Option<oneshot::Sender<()>>),
 }
 
 /// A request over HTTP, for as long as its answer is read.
@@ -79,11 +97,15 @@ pub(crate) struct Exchange {
     lane: Lane,
     to: mpsc::Sender<Said>,
     gone: CancellationToken,
+    /// The call that the request has become.
+    call: watch::Sender<Option<CallId>>,
 }
 
 /// The other end of an exchange. Dropped, its caller is gone.
 pub(crate) struct Reading {
     pub(crate) said: mpsc::Receiver<Said>,
+    /// The call that the request has become, once that is known.
+    pub(crate) call: watch::Receiver<Option<CallId>>,
     _gone: DropGuard,
 }
 
@@ -95,13 +117,18 @@ pub(crate) enum Client {
 
 /// Everybody over HTTP who reads what one connection to the server brings.
 #[derive(Default)]
-pub(crate) struct Ears(Mutex<Open>);
+pub(crate) struct Ears {
+    open: Mutex<Open>,
+    streams: Arc<Streams>,
+}
 
 #[derive(Default)]
 struct Open {
     count: u64,
     /// The stream for what belongs to no request.
     standing: Option<mpsc::Sender<Said>>,
+    /// Its number among the streams that can be taken up again.
+    standing_number: Option<u64>,
     exchanges: Vec<Weak<Exchange>>,
     asking: HashMap<Id, Asking>,
 }
@@ -116,7 +143,7 @@ struct Asking {
 
 impl Ears {
     fn open(&self) -> MutexGuard<'_, Open> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins an exchange, in the lane of the session or in one of its own.
@@ -126,17 +153,25 @@ impl Ears {
         let mut open = self.open();
         open.count += 1;
         let lane = Lane(if in_session { 0 } else { open.count });
-        let exchange = Arc::new(Exchange { lane, to, gone: gone.clone() });
+        let (call, becomes) = watch::channel(None);
+        let exchange = Arc::new(Exchange { lane, to, gone: gone.clone(), call });
         open.exchanges.retain(|other| other.strong_count() > 0);
         open.exchanges.push(Arc::downgrade(&exchange));
-        (Caller::Exchange(exchange), Reading { said, _gone: gone.drop_guard() })
+        (Caller::Exchange(exchange), Reading { said, call: becomes, _gone: gone.drop_guard() })
     }
 
-    /// Opens the stream for what belongs to no request, in the place of one before.
-    pub(crate) fn stand(&self) -> Reading {
+    /// What was said on streams.
+    pub(crate) fn streams(&self) -> &Arc<Streams> {
+        &self.streams
+    }
+
+    /// Opens the stream of this number for what belongs to no request, in the place of one before.
+    pub(crate) fn stand(&self, number: u64) -> Reading {
         let (to, said) = mpsc::channel(limits::BEHIND);
-        self.open().standing = Some(to);
-        Reading { said, _gone: CancellationToken::new().drop_guard() }
+        let mut open = self.open();
+        open.standing = Some(to);
+        open.standing_number = Some(number);
+        Reading { said, call: watch::channel(None).1, _gone: CancellationToken::new().drop_guard() }
     }
 
     /// Ends that stream.
@@ -166,9 +201,14 @@ impl Ears {
         let to = match (exchange, standing) {
             (Some(exchange), _) => exchange.to.clone(),
             (None, Some(standing)) => standing.clone(),
-            (None, None) => match newest() {
-                Some(exchange) => exchange.to.clone(),
-                None => return false,
+            (None, None) => match (newest(), open.standing_number) {
+                (Some(exchange), _) => exchange.to.clone(),
+                // For when its client comes back.
+                (None, Some(number)) => {
+                    self.streams.keep(number, &line);
+                    return true;
+                }
+                (None, None) => return false,
             },
         };
         // Whoever does not read keeps nobody else waiting: what is too much for them is lost.

@@ -9,7 +9,7 @@ use countersign::{Definition, Json, ToolId, limits};
 use serde_json::value::RawValue;
 
 use super::pins::{Allowing, Identity, Snapshot, pinned};
-use crate::looks::look;
+use countersign::looks::look;
 
 /// One tool as the server lists it.
 #[derive(Debug)]

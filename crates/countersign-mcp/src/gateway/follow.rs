@@ -5,10 +5,10 @@ use std::sync::Arc;
 use countersign::digest::ArgumentDigest;
 use countersign::store::Op;
 use countersign::transition::Rejection;
-use countersign::{Call, CallId, CallState, Claimed, GateError, Permit, Refusal};
+use countersign::{Call, CallId, CallState, Claimed, GateError, Permit, Refusal, RefusalKind};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::call::{Matter, Reply};
+use super::call::{Matter, NOT_GRANTED, Reply};
 use super::forward::Forwarding;
 use super::listing::Standing;
 use super::prompt::Way;
@@ -32,7 +32,7 @@ impl Matter<'_> {
     pub(super) async fn follow(
         &self,
         tool: &Forwarding<'_>,
-        digest: ArgumentDigest,
+        (arguments, digest): (ArgumentDigest, ArgumentDigest),
         call: Arc<Call>,
         round: usize,
     ) -> Result<Reply, GateError> {
@@ -42,6 +42,12 @@ impl Matter<'_> {
             && matches!(call.state, CallState::Allowed | CallState::Approved)
         {
             let rung = self.core.gate.store().bell().listen(call.id);
+            // SECURITY: people thought about it for a while, in which its server may have changed the tool without a word.
+            let asked = !call.holds.is_empty() && call.definition.is_some();
+            if asked && !Box::pin(self.core.listed_anew(self.request)).await {
+                waited = Waited::Late(Arc::clone(call));
+                break;
+            }
             // SECURITY: nothing runs for a caller that is gone. One that only closed its end still reads answers, but
             // waits for nobody.
             if self.left.is_cancelled() {
@@ -51,7 +57,12 @@ impl Matter<'_> {
                 waited = Waited::Late(Arc::clone(call));
                 break;
             }
-            // SECURITY: just before the claim. The tool may have changed while people thought about it.
+            if self.request.more.is_some() && call.grant.is_some() {
+                let refusal = Refusal::new(RefusalKind::Superseded).because(NOT_GRANTED);
+                waited = Waited::Call(self.withdrawn(call.id, refusal).await?);
+                continue;
+            }
+            // SECURITY: just before the claim. The tool may have changed since it was judged.
             let now = match Box::pin(self.core.standing(self.request)).await? {
                 Standing::Known(listed) => Some(listed.definition.digest()),
                 Standing::Unknown => None,
@@ -79,8 +90,10 @@ impl Matter<'_> {
         let (id, era) = (&self.request.id, self.request.era);
         Ok(match waited {
             Waited::Left => Reply::Nothing,
-            Waited::Late(call) => Reply::Line(self.not_yet(&digest, &call, round).await?),
-            Waited::Call(call) if call.holds.is_empty() => Reply::Line(words::ended(id, era, &call)),
+            Waited::Late(call) => Reply::Line(self.not_yet(&arguments, &call, round).await?),
+            Waited::Call(call) if call.holds.is_empty() && self.request.resumes.is_none() => {
+                Reply::Line(words::ended(id, era, &call))
+            }
             Waited::Call(call) => Reply::Outcome(words::ended(id, era, &call), digest, call),
         })
     }
@@ -95,14 +108,17 @@ impl Matter<'_> {
     }
 
     /// Tells the client that its call still waits: a newer one to go on waiting, any other what to do.
-    async fn not_yet(&self, digest: &ArgumentDigest, call: &Call, round: usize) -> Result<String, GateError> {
+    async fn not_yet(&self, arguments: &ArgumentDigest, call: &Call, round: usize) -> Result<String, GateError> {
         let (id, era) = (&self.request.id, self.request.era);
         if era == Era::Handshake || round >= limits::LEGS || self.core.leaving.is_cancelled() {
+            if call.open_hold().is_some() {
+                self.core.sent_away(call.id).await;
+            }
             let link = call.open_hold().and_then(|hold| (self.core.links)(hold.id));
             return Ok(words::pending(id, era, call, link.as_deref()));
         }
-        let leg = Leg { call: call.id, round: round + 1, asked: None };
-        Ok(words::again(id, &self.core.issue(self.request, digest, leg).await?))
+        let leg = Leg { call: call.id, round: round + 1, asked: None, more: self.request.more.clone() };
+        Ok(words::again(id, &self.core.issue(self.request, arguments, leg).await?))
     }
 
     /// Waits for a decision; meanwhile the person at a client of the handshake era is asked, where that can be.

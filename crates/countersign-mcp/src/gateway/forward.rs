@@ -17,7 +17,7 @@ use super::link::{Asked, Missing};
 use super::message::{Envelope, pick};
 use super::post::mirrored;
 use super::request::{Era, Renamed, Request};
-use super::retry::proposed;
+use super::retry::{identity, proposed};
 use super::words;
 use crate::limits;
 use crate::toolset::tool::claimed;
@@ -31,6 +31,8 @@ pub(super) struct Forwarding<'a> {
     /// What the server says about it; no more than its name where it says nothing.
     definition: Arc<Definition>,
     pub(super) is_listed: bool,
+    /// Whether only people may let it run.
+    pub(super) must_ask: bool,
     answer: Mutex<Option<String>>,
 }
 
@@ -48,6 +50,7 @@ impl<'a> Forwarding<'a> {
             left: matter.left,
             definition: listed.map_or_else(bare, |listed| Arc::clone(&listed.definition)),
             is_listed: listed.is_some(),
+            must_ask: false,
             answer: Mutex::default(),
         }
     }
@@ -68,7 +71,7 @@ impl<'a> Forwarding<'a> {
         };
         if self.left.is_cancelled() {
             // Before the outcome is known, so that no identical call slips in between.
-            self.core.still_owe(&proposed(call), call).await;
+            self.core.still_owe(&identity(&proposed(call), self.request.more.as_ref()), call).await;
         }
         // In the older era a connection that is cut says nothing about what its client wants.
         if self.caller.gone().is_cancelled() && self.request.era == Era::Handshake {
@@ -92,7 +95,7 @@ impl Tool for Forwarding<'_> {
     }
 
     fn declares(&self, _arguments: &Json) -> Result<Declared, String> {
-        Ok(claimed(&self.definition))
+        Ok(if self.must_ask { Declared::MustAsk } else { claimed(&self.definition) })
     }
 
     async fn run(&self, running: Running) -> Result<Json, ToolError> {
@@ -127,7 +130,11 @@ fn outcome(answer: &str) -> Result<Json, ToolError> {
         let error = envelope.error.map_or("the answer is empty", |error| error.get());
         return Err(ToolError::Failed(error.to_owned()));
     };
-    let [is_error, content] = pick(result.get(), ["isError", "content"]).map_err(unreadable)?;
+    let [kind, requests, is_error, content] =
+        pick(result.get(), ["resultType", "inputRequests", "isError", "content"]).map_err(unreadable)?;
+    if kind.is_some_and(|kind| kind.get() == r#""input_required""#) {
+        return Err(ToolError::Failed(words::unfinished(requests)));
+    }
     if is_error.is_some_and(|is_error| is_error.get() == "true") {
         return Err(ToolError::Failed(texts(content.map_or("[]", |content| content.get()))));
     }

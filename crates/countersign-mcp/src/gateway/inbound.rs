@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use countersign::CallId;
 use serde_json::value::RawValue;
 use tokio::io::AsyncRead;
 
@@ -107,7 +108,7 @@ impl Core {
         };
         match envelope.method.as_deref() {
             None if self.takes_answer(&envelope) => {}
-            Some("tools/call") => self.take_call(line, &envelope, caller).await,
+            Some("tools/call") => self.take_call(line, &envelope, None, caller).await,
             Some("tools/list") => self.relay(line, &envelope, caller).await,
             Some("notifications/cancelled") => self.take_cancel(line, &envelope, caller).await,
             Some("tasks/get" | "tasks/update" | "tasks/cancel") if self.takes_task(&envelope, caller).await => {}
@@ -189,9 +190,25 @@ impl Core {
         let _ = caller.answer(format!("[{}]", errors.join(","))).await;
     }
 
-    async fn take_call(self: &Arc<Self>, line: &str, envelope: &Envelope<'_>, caller: &Caller) {
+    /// Takes a request whose answer was cut off, and that has become this call, once more.
+    pub(super) async fn hear_again(self: &Arc<Self>, line: &str, call: CallId, caller: &Caller) {
+        if let Ok(envelope) = Envelope::read(line) {
+            self.take_call(line, &envelope, Some(call), caller).await;
+        }
+    }
+
+    async fn take_call(
+        self: &Arc<Self>,
+        line: &str,
+        envelope: &Envelope<'_>,
+        resumes: Option<CallId>,
+        caller: &Caller,
+    ) {
         let request = match Request::read(line, envelope, &self.states) {
-            Ok(request) => request,
+            Ok(mut request) => {
+                request.resumes = resumes;
+                request
+            }
             Err(why) => {
                 let id = envelope.id.and_then(Id::read);
                 return self.refuse(caller, id.as_ref(), INVALID_PARAMS, &why).await;

@@ -21,6 +21,8 @@ use crate::limits;
 struct Wishes {
     wanted: u64,
     done: u64,
+    /// The last wish that the server fulfilled.
+    good: u64,
 }
 
 /// When the gateway lists for itself.
@@ -38,9 +40,18 @@ impl Default for Listing {
 }
 
 impl Listing {
-    /// Asks for a listing from now on.
-    pub(super) fn want(&self) {
-        self.wishes.send_modify(|wishes| wishes.wanted += 1);
+    /// Asks for a listing from now on. Returns how often there was one asked for.
+    pub(super) fn want(&self) -> u64 {
+        let mut wanted = 0;
+        self.wishes.send_modify(|wishes| {
+            wishes.wanted += 1;
+            wanted = wishes.wanted;
+        });
+        wanted
+    }
+
+    fn is_new(&self) -> bool {
+        self.wishes.borrow().wanted == 0
     }
 
     fn dress(&self, request: &Request) {
@@ -83,22 +94,38 @@ impl Core {
         while wishes.wait_for(|wishes| wishes.wanted > wishes.done).await.is_ok() {
             let wanted = wishes.borrow().wanted;
             let listed = tokio::time::timeout(limits::OWN_LISTING_WITHIN, self.list_all()).await;
-            if let Err(why) = listed.unwrap_or_else(|_| Err("it takes too long".to_owned())) {
+            let listed = listed.unwrap_or_else(|_| Err("it takes too long".to_owned()));
+            if let Err(why) = &listed {
                 self.note(&format!("the tools of the server could not be listed: {why}"));
             }
-            self.listing.wishes.send_modify(|wishes| wishes.done = wanted);
+            self.listing.wishes.send_modify(|wishes| {
+                wishes.done = wanted;
+                wishes.good = if listed.is_ok() { wanted } else { wishes.good };
+            });
         }
     }
 
     /// Waits until definitions are as new as this call.
     async fn listed(&self, request: &Request) {
-        if self.listing.wishes.borrow().wanted == 0 {
+        if self.listing.is_new() {
             self.listing.dress(request);
             self.listing.want();
         }
         let mut wishes = self.listing.wishes.subscribe();
         let wanted = wishes.borrow().wanted;
         let _ = tokio::time::timeout(limits::OWN_LISTING_WITHIN, wishes.wait_for(|wishes| wishes.done >= wanted)).await;
+    }
+
+    /// Has the server say now what its tools are: it may have changed one without a word. False where it does not say so
+    /// in time.
+    pub(super) async fn listed_anew(&self, request: &Request) -> bool {
+        if self.listing.is_new() {
+            self.listing.dress(request);
+        }
+        let wanted = self.listing.want();
+        let mut wishes = self.listing.wishes.subscribe();
+        let done = tokio::time::timeout(limits::LIST_AGAIN_WITHIN, wishes.wait_for(|wishes| wishes.done >= wanted));
+        matches!(done.await, Ok(Ok(wishes)) if wishes.good >= wanted)
     }
 
     async fn list_all(&self) -> Result<(), String> {
@@ -242,7 +269,7 @@ impl Core {
     /// Those tools that no rule hides.
     async fn without_hidden(&self, mut usable: HashSet<Arc<str>>) -> Result<HashSet<Arc<str>>, GateError> {
         let names: Vec<Arc<str>> = usable.iter().cloned().collect();
-        for name in self.gate.hidden(&self.server, &names).await? {
+        for name in self.gate.hidden(Some(&self.server), &names).await? {
             usable.remove(&name);
         }
         Ok(usable)

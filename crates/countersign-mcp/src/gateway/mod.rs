@@ -39,6 +39,7 @@ mod request;
 mod retry;
 mod state;
 pub mod stdio;
+mod streams;
 mod task;
 mod upstream;
 mod words;
@@ -184,7 +185,7 @@ impl Gateway {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let shared = Arc::new(Shared::open(self).await.map_err(io::Error::other)?);
+        let shared = Shared::open(self).await.map_err(io::Error::other)?;
         let pipe = Arc::new(Pipe::new(Box::new(output)));
         let caller = Caller::Pipe(Arc::clone(&pipe));
         let mut conversation = Conversation::begin(shared, Path::default(), Client::Pipe(pipe), upstream);
@@ -224,6 +225,8 @@ struct Shared {
     /// Held while a listing is compared with its pins.
     seeing: AsyncMutex<()>,
     retries: Retries,
+    /// What this gateway is known by to others on the same store.
+    name: Arc<str>,
     /// What the answers of servers at an address may take of our memory.
     budget: Arc<Budget>,
     /// How every state that we give to clients begins.
@@ -232,7 +235,7 @@ struct Shared {
 
 impl Shared {
     /// Reads from the store what gateways before this one left there.
-    async fn open(gateway: Gateway) -> Result<Shared, GateError> {
+    async fn open(gateway: Gateway) -> Result<Arc<Shared>, GateError> {
         let Gateway { gate, server, identity, limits: bounds, wait, run_within, operator, links, notes, pass_unknown } =
             gateway;
         let states = state::prefix(&**gate.store(), &server).await?;
@@ -250,11 +253,16 @@ impl Shared {
             pass_unknown,
             seeing: AsyncMutex::default(),
             retries,
+            name: uuid::Uuid::new_v4().simple().to_string().into(),
             budget,
             states,
         };
         shared.retries.inherit(&shared).await?;
-        shared.withdraw_unattended().await?;
+        let shared = Arc::new(shared);
+        if shared.withdraw_unattended().await? {
+            shared.withdraw_later();
+        }
+        tokio::spawn(Shared::stay_present(Arc::downgrade(&shared)));
         Ok(shared)
     }
 

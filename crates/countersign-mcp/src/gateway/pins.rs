@@ -14,14 +14,13 @@ use countersign::json::Bounds;
 use countersign::show::escape;
 use countersign::store::{Expect, Failure, Record, StoreError};
 use countersign::transition::Rejection;
-use countersign::{Gate, GateError, Json, Store, Time, Who, limits};
+use countersign::{Gate, GateError, Json, Store, Time, ToolId, Who, limits, looks};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 use similar::TextDiff;
 
 use super::message::pick;
-use crate::looks::look;
 
 /// Under which names the tools of agents' servers are pinned: this and the server's. No server's own name holds a colon.
 ///
@@ -153,7 +152,7 @@ impl Pinned {
 
     /// What a person sees of the name: tools of other servers with the same look may be taken for this one.
     pub fn look(&self) -> String {
-        look(&self.tool)
+        looks::look(&self.tool)
     }
 
     /// The definition that calls are held to, in canonical form.
@@ -367,6 +366,10 @@ pub(crate) async fn see(
     if let Some(event) = event {
         // On the record before it counts. It may be there twice after a crash; a pin is never there without it.
         gate.note(event.text("definition", &snapshot.seal())).await?;
+    }
+    if known.is_none() {
+        let server = server.strip_prefix(AGENTS).unwrap_or(server);
+        looks::note(store, &ToolId::on(server, tool)).await?;
     }
     match write(store, server, tool, &pin, expect).await {
         Ok(()) => Ok(seen),

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use countersign::{Json, limits};
+use countersign::json::{Bounds, IngestError};
+use countersign::{CallId, Json, limits};
 use serde_json::value::RawValue;
 
 use super::able::{Able, CAPABILITIES_KEY, TASKS};
@@ -22,7 +23,7 @@ pub(crate) enum Era {
 }
 
 /// One `tools/call` as the client sent it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) id: Id,
     pub(crate) name: String,
@@ -37,6 +38,10 @@ pub(crate) struct Request {
     pub(crate) state: Option<String>,
     /// What the client answers to a prompt of ours; only together with such a state.
     pub(crate) answered: Option<String>,
+    /// The call that it belongs to, where it was made before and its answer was cut off.
+    pub(crate) resumes: Option<CallId>,
+    /// What goes to the server beside the arguments: answers to its questions, and a state that it gave.
+    pub(crate) more: Option<Json>,
     /// What the client can do, by the request itself: one of the handshake era has said so before.
     pub(crate) able: Able,
     /// The client's own name for the call.
@@ -75,6 +80,24 @@ fn without(line: &str, inside: &[&str], name: &str) -> Option<String> {
     }
 }
 
+/// What goes to the server beside the arguments, in canonical form. SECURITY: what cannot be shown whole is not sent.
+fn more(state: Option<&RawValue>, inputs: Option<&RawValue>) -> Result<Option<Json>, String> {
+    let members = [("inputResponses", inputs), ("requestState", state)];
+    let members: Vec<String> =
+        members.iter().filter_map(|(name, raw)| Some(format!("\"{name}\":{}", (*raw)?.get()))).collect();
+    if members.is_empty() {
+        return Ok(None);
+    }
+    let more = Json::ingest(&format!("{{{}}}", members.join(",")), Bounds::PAYLOAD);
+    let more = more.and_then(|more| shown(&more).map(|_| more));
+    more.map(Some).map_err(|error| format!("what is sent along cannot be read: {error}"))
+}
+
+/// What goes to the server beside the arguments, as whoever is asked sees it.
+pub(crate) fn shown(more: &Json) -> Result<Json, IngestError> {
+    Json::ingest(&format!(r#"{{"sent_along":{more}}}"#), Bounds::PAYLOAD)
+}
+
 /// The `_meta` of a request.
 pub(crate) fn meta(params: Option<&RawValue>) -> Option<&RawValue> {
     let [meta] = pick(params?.get(), ["_meta"]).ok()?;
@@ -108,7 +131,7 @@ pub(crate) enum Renamed {
     IdAndToken,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum ArgumentsAt {
     There(Range<usize>),
     /// There are none; this is where they would begin.
@@ -124,10 +147,10 @@ impl Request {
         let id = Id::read(raw_id).ok_or("an id must be a string or a number")?;
         let params = envelope.params.ok_or("`params` is missing")?;
         let bad = |error: serde_json::Error| format!("`params` cannot be read: {error}");
-        let [name, arguments, meta, state, inputs] =
+        let [name, arguments, meta, raw_state, inputs] =
             pick(params.get(), ["name", "arguments", "_meta", "requestState", "inputResponses"]).map_err(bad)?;
         // The server behind us may have states of its own: those go on to it.
-        let state = state.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
+        let state = raw_state.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
         if let Some(state) = state.filter(|state| state.starts_with(ours)) {
             let bare = without(line, &[], "requestState").and_then(|line| without(&line, &[], "inputResponses"));
             let bare = bare.ok_or("`requestState` cannot be taken out")?;
@@ -135,6 +158,7 @@ impl Request {
             let [answered] = inputs.and_then(|inputs| pick(inputs.get(), [PROMPT]).ok()).unwrap_or_default();
             return Ok(Request { state: Some(state), answered: answered.map(|raw| raw.get().to_owned()), ..request });
         }
+        let more = more(raw_state, inputs)?;
         let name = name.and_then(|name| serde_json::from_str::<String>(name.get()).ok());
         let [token, version, label] = match meta {
             Some(meta) => pick(meta.get(), ["progressToken", VERSION_KEY, "claudecode/toolUseId"]).map_err(bad)?,
@@ -151,6 +175,8 @@ impl Request {
             arguments: arguments.map(|arguments| arguments.get().to_owned()),
             state: None,
             answered: None,
+            resumes: None,
+            more,
             able: version.and(meta).map_or_else(Able::default, Able::declared),
             token_at: token.and_then(|token| range_of(line, token.get())),
             token: token.and_then(Id::read),
@@ -162,6 +188,16 @@ impl Request {
             line: line.to_owned(),
             id,
         })
+    }
+
+    /// The same request with what was sent along when its wait began: a client brings only what it was given last.
+    pub(crate) fn carrying(self, more: &Json, ours: &str) -> Option<Request> {
+        let members = more.as_str().strip_prefix('{')?.strip_suffix('}')?;
+        let params = Envelope::read(&self.line).ok()?.params?;
+        let at = range_of(&self.line, params.get())?.start + 1;
+        let line = splice(&self.line, &[(at..at, &format!("{members},"))])?;
+        let request = Request::read(&line, &Envelope::read(&line).ok()?, ours).ok()?;
+        Some(Request { state: self.state, answered: self.answered, ..request })
     }
 
     /// The request as it is kept for a task: nobody hears of its progress, and the server makes no task of its own of it.
@@ -240,6 +276,26 @@ mod tests {
         check(theirs, "{}", &theirs.replace(r#""id":1"#, r#""id":"ours""#));
         let escaped = format!(r#"{{"id":1,"params":{{"name":"t","request\u0053tate":"{PREFIX}x"}}}}"#);
         assert!(read(&escaped).is_err());
+    }
+
+    /// What the server asked for goes with the call that brings it, also after a wait in which the client brings only
+    /// our own state.
+    #[test]
+    fn what_is_sent_along_is_kept_over_a_wait() {
+        let theirs = r#"{"id":1,"params":{"name":"t","inputResponses":{"b":2,"a":1},"requestState":"theirs"}}"#;
+        let more = read(theirs).unwrap().more.unwrap();
+        assert_eq!(more.as_str(), r#"{"inputResponses":{"a":1,"b":2},"requestState":"theirs"}"#);
+        let later = format!(r#"{{"id":2,"params":{{"name":"t","requestState":"{PREFIX}x"}}}}"#);
+        let later = read(&later).unwrap();
+        assert_eq!(later.more, None);
+        let carrying = later.carrying(&more, PREFIX).unwrap();
+        assert_eq!((carrying.more.as_ref(), carrying.state.as_deref()), (Some(&more), Some("countersign.tag.x")));
+        assert_eq!(
+            carrying.outgoing(&Id::text("ours"), Renamed::Id, &Json::empty()).unwrap(),
+            r#"{"id":"ours","params":{"inputResponses":{"a":1,"b":2},"requestState":"theirs","name":"t"}}"#
+        );
+        assert_eq!(read(r#"{"id":1,"params":{"name":"t"}}"#).unwrap().more, None);
+        assert!(read(r#"{"id":1,"params":{"name":"t","inputResponses":{"a":1,"A":2}}}"#).is_err());
     }
 
     #[test]

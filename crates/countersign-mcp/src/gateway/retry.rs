@@ -4,24 +4,21 @@
 //! its outcome has reached a client. The identical call finds it there, in this process or in the next one.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use countersign::callers::{self, Caller};
 use countersign::digest::ArgumentDigest;
 use countersign::store::{CallFilter, Expect, Failure, Record, StoreError};
 use countersign::transition::Rejection;
-use countersign::{Call, CallId, CallState, GateError, Time, limits as core_limits};
+use countersign::{Call, CallId, CallState, GateError, Json, Time, limits as core_limits};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
+use tokio::time::Instant;
 
-use super::{Core, Shared, session_prefix};
+use super::{Core, Shared, session_prefix, words};
 use crate::limits;
 
 /// Where calls whose outcome nobody got are kept among the store's records.
 const NAMESPACE: &str = "gateway";
-/// Where it is kept since when a call has had no client.
-const UNATTENDED: &str = "gateway-unattended";
-/// How long that is kept: by then the call is over in any case, or some gateway has seen to it.
-const MARKED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Locks that identical calls share; others share one seldom.
 const SHARDS: usize = 2_048;
 
@@ -33,6 +30,8 @@ pub(super) struct Retries {
     inherited: Mutex<HashMap<String, CallId>>,
     /// How many clients' requests are attached to a call.
     attached: Mutex<HashMap<CallId, usize>>,
+    /// When it was last said that this gateway is there.
+    present: Mutex<Option<Instant>>,
 }
 
 impl Default for Retries {
@@ -41,6 +40,7 @@ impl Default for Retries {
             shards: (0..SHARDS).map(|_| AsyncMutex::new(())).collect(),
             inherited: Mutex::default(),
             attached: Mutex::default(),
+            present: Mutex::default(),
         }
     }
 }
@@ -87,6 +87,16 @@ impl Retries {
         Seat { retries: self, call }
     }
 
+    /// Whether any request is attached to any call.
+    fn is_busy(&self) -> bool {
+        !self.attached.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Whether another request is attached to a call, beside the one that asks.
+    fn is_attended_by_others(&self, call: CallId) -> bool {
+        self.attached.lock().unwrap_or_else(PoisonError::into_inner).get(&call).is_some_and(|count| *count > 1)
+    }
+
     pub(super) fn is_attended(&self, call: CallId) -> bool {
         self.attached.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&call)
     }
@@ -122,15 +132,29 @@ pub(super) fn proposed(call: &Call) -> ArgumentDigest {
     call.proposed_digest.unwrap_or(call.argument_digest)
 }
 
+/// What an identical call is known by: its arguments, and what else it brings the server.
+pub(super) fn identity(digest: &ArgumentDigest, more: Option<&Json>) -> ArgumentDigest {
+    match more {
+        None => *digest,
+        Some(more) => ArgumentDigest::of(format!(r#"{{"call":"{digest}","more":{more}}}"#).as_bytes()),
+    }
+}
+
 impl Core {
-    /// What an identical call left behind. An outcome that is returned here is nobody else's any more.
-    pub(super) async fn earlier(&self, digest: &ArgumentDigest) -> Result<Earlier, GateError> {
+    /// What an identical call left behind. An outcome that is returned here is nobody else's any more. A doubt is one
+    /// about these arguments, whatever else was brought with them.
+    pub(super) async fn earlier(
+        &self,
+        digest: &ArgumentDigest,
+        arguments: &ArgumentDigest,
+    ) -> Result<Earlier, GateError> {
         let (store, key) = (self.gate.store(), self.own_key(digest));
         if let Some(record) = store.record(NAMESPACE, &key).await?
             && let Some(call) = self.recorded(digest, &record).await?
         {
             return Ok(Earlier::Call(call));
         }
+        let key = self.own_key(arguments);
         let inherited = self.retries.inherited.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
         let Some(id) = inherited else { return Ok(Earlier::Nothing) };
         let call = self.gate.get(id).await?;
@@ -162,7 +186,8 @@ impl Core {
         }
         let Some(call) = call else { return Ok(None) };
         let is_fresh = call.updated_at.until(self.gate.store().now().await?) <= limits::LINGER;
-        let tells = !matches!(call.state, CallState::Cancelled | CallState::Lapsed);
+        // One that the server did not finish is no outcome: the identical call is a new one, and is judged.
+        let tells = !matches!(call.state, CallState::Cancelled | CallState::Lapsed) && !words::is_unfinished(&call);
         Ok((is_fresh && tells).then_some(call))
     }
 
@@ -190,6 +215,8 @@ impl Core {
 
     /// The outcome of a call is about to reach a client.
     pub(super) async fn paid(&self, digest: &ArgumentDigest, call: CallId) {
+        // Where that fails, it is forgotten by itself in time.
+        let _ = self.forget_caller(call).await;
         let key = self.own_key(digest);
         let record = match self.gate.store().record(NAMESPACE, &key).await {
             Ok(Some(record)) if record.value == call.to_string().as_bytes() => record,
@@ -203,25 +230,39 @@ impl Core {
     }
 
     /// A call lost its client: withdraw it after a while, unless the identical call comes again. That it has no client is
-    /// written down, for gateways that come after this one.
+    /// written down, for people and for gateways that come after this one.
     pub(super) async fn linger(self: &Arc<Self>, call: CallId) {
-        if let Err(error) = self.shared.mark(call).await {
+        if self.retries.is_attended(call) {
+            return;
+        }
+        if let Err(error) = self.shared.lost(call).await {
             self.note(&format!("{call} has lost its client, which could not be written down: {error}"));
         }
         // Not of the conversation: the hold outlives it.
-        let shared = Arc::downgrade(&self.shared);
-        tokio::spawn(async move {
-            tokio::time::sleep(limits::LINGER).await;
-            let Some(shared) = shared.upgrade() else { return };
-            if let Err(error) = shared.withdraw_unattended().await {
-                shared.note(&format!("a call without a client could not be withdrawn: {error}"));
-            }
-        });
+        self.shared.withdraw_later();
     }
 
-    /// A client came back to a call.
+    /// A client waits for a call. That is written down before anybody can think that nobody does.
     pub(super) async fn attended(&self, call: CallId) -> Result<(), GateError> {
-        match self.gate.store().delete_record(UNATTENDED, &self.mark_of(call), Expect::Any).await {
+        self.shared.be_present().await?;
+        let caller = Caller::of(&self.shared.name);
+        callers::set(&**self.gate.store(), &self.server, call, &caller, Expect::Any).await.map_err(GateError::from)
+    }
+
+    /// A client was told to call again. Until it does, nobody waits for the call; it is not withdrawn for that.
+    pub(super) async fn sent_away(&self, call: CallId) {
+        if self.retries.is_attended_by_others(call) {
+            return;
+        }
+        let told = callers::set(&**self.gate.store(), &self.server, call, &Caller::default(), Expect::Any).await;
+        if let Err(error) = told {
+            self.note(&format!("nobody waits for {call} now, which could not be written down: {error}"));
+        }
+    }
+
+    /// A call is over, or its client asks for it now and then.
+    pub(super) async fn forget_caller(&self, call: CallId) -> Result<(), GateError> {
+        match callers::forget(&**self.gate.store(), &self.server, call, Expect::Any).await {
             Ok(()) | Err(Failure::Rejected(_)) => Ok(()),
             Err(Failure::Store(error)) => Err(error.into()),
         }
@@ -234,34 +275,89 @@ impl Core {
 
 impl Shared {
     /// Writes down that a call has no client from now on.
-    async fn mark(&self, call: CallId) -> Result<(), GateError> {
-        let store = self.gate.store();
-        let now = store.now().await?.0.to_string();
-        store.put_record(UNATTENDED, &self.mark_of(call), now.as_bytes(), Expect::Any, Some(MARKED)).await?;
-        Ok(())
+    async fn lost(&self, call: CallId) -> Result<(), GateError> {
+        let store = &**self.gate.store();
+        let caller = Caller::gone_since(store.now().await?);
+        callers::set(store, &self.server, call, &caller, Expect::Any).await.map_err(GateError::from)
     }
 
-    /// Withdraws calls of this server that have had no client for long enough, whichever gateway they came through.
-    pub(super) async fn withdraw_unattended(&self) -> Result<(), GateError> {
-        let store = self.gate.store();
-        let (prefix, now) = (format!("{}/", self.server), store.now().await?);
-        for record in store.records(UNATTENDED, &prefix, None, core_limits::PAGE_ROWS).await? {
-            let since = std::str::from_utf8(&record.value).ok().and_then(|text| text.parse().ok()).map(Time);
-            let call: Option<CallId> = record.key.strip_prefix(&prefix).and_then(|id| id.parse().ok());
-            let (Some(since), Some(call)) = (since, call) else { continue };
-            if since.until(now) < limits::LINGER || self.retries.is_attended(call) {
-                continue;
+    /// Says that this gateway is there, unless it has just done so.
+    async fn be_present(&self) -> Result<(), GateError> {
+        {
+            let mut present = self.retries.present.lock().unwrap_or_else(PoisonError::into_inner);
+            if present.is_some_and(|said| said.elapsed() < limits::PRESENT_EVERY) {
+                return Ok(());
             }
-            // Whoever removes the mark withdraws the call. One that runs or has ended cannot be, and need not be.
-            if store.delete_record(UNATTENDED, &record.key, Expect::Version(record.version)).await.is_ok() {
-                let _ = self.gate.cancel(call).await;
+            *present = Some(Instant::now());
+        }
+        callers::present(&**self.gate.store(), &self.name).await.map_err(GateError::from)
+    }
+
+    /// Says again and again that this gateway is there, while calls wait in it.
+    pub(super) async fn stay_present(this: Weak<Shared>) {
+        loop {
+            tokio::time::sleep(limits::PRESENT_EVERY).await;
+            let Some(shared) = this.upgrade() else { return };
+            if shared.retries.is_busy()
+                && let Err(error) = shared.be_present().await
+            {
+                shared.note(&format!("people may read that nobody waits for calls here: {error}"));
             }
         }
-        Ok(())
     }
 
-    fn mark_of(&self, call: CallId) -> String {
-        format!("{}/{call}", self.server)
+    /// Looks in a while for calls that have had no client for long enough.
+    pub(super) fn withdraw_later(self: &Arc<Self>) {
+        let shared = Arc::downgrade(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(limits::LINGER).await;
+            let Some(shared) = shared.upgrade() else { return };
+            if let Err(error) = shared.withdraw_unattended().await {
+                shared.note(&format!("a call without a client could not be withdrawn: {error}"));
+            }
+        });
+    }
+
+    /// Withdraws calls of this server that have had no client for long enough, whichever gateway they came through. A
+    /// gateway that is not there any more has no clients, from the moment that is seen. Returns whether any wait.
+    pub(super) async fn withdraw_unattended(&self) -> Result<bool, GateError> {
+        let store = &**self.gate.store();
+        let now = store.now().await?;
+        let (mut after, mut any) = (None, false);
+        loop {
+            let page = callers::list(store, &self.server, after).await?;
+            let Some((last, ..)) = page.last() else { return Ok(any) };
+            after = Some(*last);
+            for (call, caller, version) in page {
+                any = true;
+                self.look_after(call, caller, version, now).await?;
+            }
+        }
+    }
+
+    async fn look_after(&self, call: CallId, caller: Caller, version: u64, now: Time) -> Result<(), GateError> {
+        let (store, expect) = (&**self.gate.store(), Expect::Version(version));
+        let is_there = match &caller.by {
+            Some(by) => callers::is_present(store, by).await?,
+            None => self.retries.is_attended(call),
+        };
+        let kept = match (&caller.by, caller.gone, is_there) {
+            // It was only slow to say that it is there.
+            (Some(_), Some(_), true) => Caller { gone: None, ..caller },
+            (Some(_), None, false) => Caller { gone: Some(now), ..caller },
+            (_, Some(since), false) if since.until(now) >= limits::LINGER => {
+                // Whoever removes the mark withdraws the call. One that runs or has ended cannot be, and need not be.
+                if callers::forget(store, &self.server, call, expect).await.is_ok() {
+                    let _ = self.gate.cancel(call).await;
+                }
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        match callers::set(store, &self.server, call, &kept, expect).await {
+            Ok(()) | Err(Failure::Rejected(_)) => Ok(()),
+            Err(Failure::Store(error)) => Err(error.into()),
+        }
     }
 
     /// SECURITY: what one principal left behind is nobody else's. No name of either holds a slash.

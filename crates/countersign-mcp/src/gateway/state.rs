@@ -6,7 +6,8 @@
 
 use countersign::digest::ArgumentDigest;
 use countersign::store::{Expect, Failure, Store};
-use countersign::{CallId, GateError, HoldId};
+use countersign::{CallId, GateError, HoldId, Json};
+use serde::{Deserialize, Serialize};
 
 use super::Core;
 use super::request::Request;
@@ -17,11 +18,8 @@ const NAMESPACE: &str = "gateway-states";
 /// Under which of them stands what tells our own states from those of others.
 const TAG: &str = "tag";
 
-/// Stands for a hold where no form was asked about one.
-const NOTHING: &str = "-";
-
 /// A wait that goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Leg {
     /// The call that is waited for.
     pub(super) call: CallId,
@@ -29,24 +27,30 @@ pub(super) struct Leg {
     pub(super) round: usize,
     /// The hold that the person at the client was asked about with a form.
     pub(super) asked: Option<HoldId>,
+    /// What the call brings the server beside its arguments, which its client does not bring again.
+    pub(super) more: Option<Json>,
+}
+
+/// What is kept of it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    /// Who may go on with it.
+    binding: String,
+    leg: Leg,
 }
 
 impl Leg {
     /// What is kept of it, for whoever can show this binding.
-    pub(super) fn write(self, binding: &str) -> String {
-        let asked = self.asked.map_or_else(|| NOTHING.to_owned(), |hold| hold.to_string());
-        format!("{} {} {asked} {binding}", self.call, self.round)
+    pub(super) fn write(self, binding: &str) -> Result<Vec<u8>, GateError> {
+        let kept = Kept { binding: binding.to_owned(), leg: self };
+        serde_json::to_vec(&kept).map_err(|error| GateError::BadInput(error.to_string()))
     }
 
     /// Reads what was kept. None where it is no such thing, or was kept under another binding.
     pub(super) fn read(value: &[u8], binding: &str) -> Option<Leg> {
-        let mut parts = std::str::from_utf8(value).ok()?.splitn(4, ' ');
-        let (call, round) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-        let asked = match parts.next()? {
-            NOTHING => None,
-            hold => Some(hold.parse().ok()?),
-        };
-        (parts.next()? == binding).then_some(Leg { call, round, asked })
+        let kept: Kept = serde_json::from_slice(value).ok()?;
+        (kept.binding == binding).then_some(kept.leg)
     }
 }
 
@@ -84,9 +88,9 @@ impl Core {
         leg: Leg,
     ) -> Result<String, GateError> {
         let name = random();
-        let value = leg.write(&self.binding(request, digest));
+        let value = leg.write(&self.binding(request, digest))?;
         let life = Some(limits::LINGER);
-        match self.gate.store().put_record(NAMESPACE, &name, value.as_bytes(), Expect::Absent, life).await {
+        match self.gate.store().put_record(NAMESPACE, &name, &value, Expect::Absent, life).await {
             Ok(_) => Ok(format!("{}{name}", self.states)),
             Err(failure) => Err(failure.into()),
         }

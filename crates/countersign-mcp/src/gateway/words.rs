@@ -2,6 +2,7 @@
 
 use countersign::call::Outcome;
 use countersign::refusal::Wording;
+use countersign::show::escape;
 use countersign::{Call, CallState, HoldId, Json, Refusal, RefusalKind};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -27,6 +28,12 @@ pub(crate) const HEADER_MISMATCH: i32 = -32020;
 pub(crate) const NO_CAPABILITY: i32 = -32021;
 /// MCP: this revision of the protocol is not spoken.
 pub(crate) const NO_VERSION: i32 = -32022;
+
+/// How the outcome of a call begins that its server did not finish.
+const UNFINISHED: &str = "not finished: the server asks for more before it goes on";
+
+/// So many of the things that it asks for are named.
+const UNFINISHED_REQUESTS: usize = 8;
 
 /// The method by which a client's user is asked something.
 pub(crate) const ELICIT: &str = "elicitation/create";
@@ -105,12 +112,30 @@ pub(crate) fn pending(id: &Id, era: Era, call: &Call, link: Option<&str>) -> Str
              exactly the same arguments to get its outcome."
             .to_owned(),
         (_, None) => {
-            "Not run yet: all calls are halted by the operator, or the gateway is about to end. Call the tool \
-             again with exactly the same arguments to go on waiting."
+            "Not run yet: all calls are halted by the operator, the server does not say what its tools are, or the \
+             gateway is about to end. Call the tool again with exactly the same arguments to go on waiting."
                 .to_owned()
         }
     };
     result(id, era, Tone::Error, &text)
+}
+
+/// What is recorded of a call that its server did not finish: what it asks for is the client's to bring, in a call that
+/// is judged by itself.
+pub(crate) fn unfinished(requests: Option<&RawValue>) -> String {
+    let requests: std::collections::BTreeMap<String, Value> =
+        requests.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+    let asked = |(name, request): (&String, &Value)| {
+        let method = request.get("method").and_then(Value::as_str).unwrap_or("an unknown request");
+        format!("`{}` ({})", escape(name), escape(method))
+    };
+    let asked: Vec<String> = requests.iter().take(UNFINISHED_REQUESTS).map(asked).collect();
+    if asked.is_empty() { UNFINISHED.to_owned() } else { format!("{UNFINISHED}: {}", asked.join(", ")) }
+}
+
+/// Whether a call's server did not finish it.
+pub(crate) fn is_unfinished(call: &Call) -> bool {
+    matches!(&call.outcome, Some(Outcome::Failed { error, .. }) if error.starts_with(UNFINISHED))
 }
 
 /// How a call ended, from the record.

@@ -14,7 +14,7 @@ use super::tool::McpTool;
 use crate::gateway::Identity;
 use crate::gateway::pins::{self, AGENTS, Seen, Snapshot};
 use crate::limits;
-use crate::looks::look;
+use countersign::looks::look;
 
 /// Which tools of a server ask first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

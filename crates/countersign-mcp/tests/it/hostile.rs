@@ -34,6 +34,22 @@ async fn an_answer_that_ends_in_the_middle_is_in_doubt() {
     }
 }
 
+/// Cut before its answer, after the head or within the answer, a call is in doubt and is not sent again; cut after it, it has
+/// its outcome; cut where the rest can be asked for, it gets the rest.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_is_cut_at_any_step_never_makes_a_call_twice() {
+    for tool in ["closed", "headless", "cut", "half"] {
+        let server = Hostile::start().await;
+        Client::of(&server, RUN_WITHIN).await.doubts(tool).await;
+        assert_eq!(server.called(), [tool, "good"]);
+    }
+    for tool in ["after", "resumed"] {
+        let server = Hostile::start().await;
+        assert_eq!(Client::of(&server, RUN_WITHIN).await.call(1, tool).await, (false, "done".to_owned()), "{tool}");
+        assert_eq!(server.called(), [tool]);
+    }
+}
+
 /// A stream that says everything but the answer is given up in time, and then nobody reads it any more.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_without_an_answer_is_given_up_and_closed() {

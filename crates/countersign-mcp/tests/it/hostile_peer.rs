@@ -1,7 +1,7 @@
 //! A server over HTTP that answers as badly as its tools are called, and a client of a gateway in front of it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use countersign::memory::MemoryStore;
@@ -20,12 +20,14 @@ use tokio::sync::mpsc;
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
 /// Every way in which it answers a call, by the name of the tool.
-const TOOLS: [&str; 8] = ["good", "huge", "endless", "event", "cut", "half", "silent", "flood"];
+const TOOLS: [&str; 12] =
+    ["good", "huge", "endless", "event", "cut", "half", "silent", "flood", "closed", "headless", "after", "resumed"];
 
 /// The server.
 pub(crate) struct Hostile {
     url: String,
     connections: Arc<AtomicUsize>,
+    called: Arc<Mutex<Vec<Value>>>,
     cut: mpsc::UnboundedReceiver<usize>,
 }
 
@@ -37,18 +39,26 @@ impl Hostile {
         let connections = Arc::new(AtomicUsize::new(0));
         let (cuts, cut) = mpsc::unbounded_channel();
         let count = Arc::clone(&connections);
+        let called: Arc<Mutex<Vec<Value>>> = Arc::default();
+        let calls = Arc::clone(&called);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(converse(stream, cuts.clone()));
+                tokio::spawn(converse(stream, cuts.clone(), Arc::clone(&calls)));
             }
         });
-        Hostile { url, connections, cut }
+        Hostile { url, connections, called, cut }
     }
 
     /// How many connections were made to it.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
+    }
+
+    /// The tools that were called, in order.
+    pub(crate) fn called(&self) -> Vec<String> {
+        let called = self.called.lock().unwrap();
+        called.iter().map(|message| message["params"]["name"].as_str().unwrap().to_owned()).collect()
     }
 
     /// Waits until nobody reads an answer without end any more; how many bytes of it could be sent.
@@ -57,11 +67,17 @@ impl Hostile {
     }
 }
 
-async fn converse(stream: TcpStream, cuts: mpsc::UnboundedSender<usize>) {
+async fn converse(stream: TcpStream, cuts: mpsc::UnboundedSender<usize>, called: Arc<Mutex<Vec<Value>>>) {
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read);
     while let Some(message) = request(&mut read).await {
-        let (head, body, endless) = answer(&message);
+        if message["method"] == "tools/call" {
+            called.lock().unwrap().push(message.clone());
+        }
+        let (head, body, endless) = match message["resumes"].is_string() {
+            true => resumed(called.lock().unwrap().last().unwrap()),
+            false => answer(&message),
+        };
         let is_sent = write.write_all(&[head.as_bytes(), &body].concat()).await.is_ok();
         let Some(piece) = endless.filter(|_| is_sent) else { continue };
         let mut sent = 0;
@@ -76,7 +92,7 @@ async fn converse(stream: TcpStream, cuts: mpsc::UnboundedSender<usize>) {
 
 /// The next message that was posted; null for anything else.
 async fn request(read: &mut BufReader<OwnedReadHalf>) -> Option<Value> {
-    let mut length = 0;
+    let (mut length, mut resumes) = (0, None);
     loop {
         let mut line = String::new();
         if read.read_line(&mut line).await.ok()? == 0 {
@@ -84,9 +100,13 @@ async fn request(read: &mut BufReader<OwnedReadHalf>) -> Option<Value> {
         }
         match line.trim_end().split_once(": ") {
             Some((name, value)) if name.eq_ignore_ascii_case("content-length") => length = value.parse().ok()?,
+            Some((name, value)) if name.eq_ignore_ascii_case("last-event-id") => resumes = Some(value.to_owned()),
             None if line == "\r\n" => break,
             _ => {}
         }
+    }
+    if let Some(last) = resumes {
+        return Some(json!({ "resumes": last }));
     }
     let mut body = vec![0; length];
     read.read_exact(&mut body).await.ok()?;
@@ -116,6 +136,16 @@ fn whole(answer: &Value) -> (String, Vec<u8>, Option<Vec<u8>>) {
     (head, body, None)
 }
 
+/// The rest of a stream that was cut.
+fn resumed(message: &Value) -> (String, Vec<u8>, Option<Vec<u8>>) {
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {EVENTS}\r\nconnection: close\r\n\r\n");
+    (head, format!("data: {}\n\n", done(message)).into_bytes(), Some(Vec::new()))
+}
+
+fn done(message: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": message["id"], "result": {"content": [{"type": "text", "text": "done"}]}})
+}
+
 fn called(message: &Value) -> (String, Vec<u8>, Option<Vec<u8>>) {
     let text = |text: &str| {
         let content = json!([{"type": "text", "text": text}]);
@@ -135,6 +165,11 @@ fn called(message: &Value) -> (String, Vec<u8>, Option<Vec<u8>>) {
         "event" => endless(EVENTS, "data: ", "x"),
         "cut" => half(EVENTS, "data: "),
         "half" => half(JSON, ""),
+        // Closed before anything, after the head, after the answer, and where the rest can be asked for.
+        "closed" => (String::new(), Vec::new(), Some(Vec::new())),
+        "headless" => (open(EVENTS), Vec::new(), Some(Vec::new())),
+        "after" => (open(EVENTS), format!("data: {}\n\n", done(message)).into_bytes(), Some(Vec::new())),
+        "resumed" => (open(EVENTS), b"id: 7\nretry: 1\ndata:\n\n".to_vec(), Some(Vec::new())),
         "silent" => endless(EVENTS, "", ": nothing yet\n\n"),
         "flood" => endless(EVENTS, "", "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n"),
         _ => whole(&text("done")),

@@ -8,14 +8,13 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::RequestExt as _;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
-use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{self, MethodRouter};
 use countersign_api::wire::Code;
-use countersign_mcp::gateway::face::{Face, Reply};
+use countersign_mcp::gateway::face::{self, Events, Face, Reply};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 
@@ -143,7 +142,7 @@ async fn listen(State(app): State<App>, mut request: Request) -> Response {
         Err(refused) => return refused.into_response(),
     };
     match caller.face(&app) {
-        Ok(face) => shown(face.listen(&caller.principal, request.headers()), Some(place)),
+        Ok(face) => shown(face.listen(&caller.principal, request.headers()).await, Some(place)),
         Err(refused) => refused.into_response(),
     }
 }
@@ -174,6 +173,32 @@ async fn metadata(State(app): State<App>, server: Option<Path<Arc<str>>>) -> Ans
     })))
 }
 
+/// An event as it is written. Our own writing: an event whose message is empty says so, and nothing else can.
+fn told(event: &face::Event) -> String {
+    let id = event.id.as_ref().map_or_else(String::new, |id| format!("id: {id}\n"));
+    let retry = event.retry.map_or_else(String::new, |retry| format!("retry: {}\n", retry.as_millis()));
+    // Line breaks in JSON stand between its parts only.
+    let data = event.data.replace(['\n', '\r'], " ");
+    format!("event: message\n{id}{retry}data: {data}\n\n")
+}
+
+/// What tells a client now and then that its stream is still there.
+const ALIVE: &str = ":\n\n";
+
+/// Events as they come, and a sign of life where none do.
+fn stream(events: Events, place: Option<StreamPlace>) -> Response {
+    let written = futures::stream::unfold((events, place), |(mut events, place)| async move {
+        let text = match tokio::time::timeout(limits::KEEP_ALIVE, events.next()).await {
+            Ok(Some(event)) => told(&event),
+            Ok(None) => return None,
+            Err(_) => ALIVE.to_owned(),
+        };
+        Some((Ok::<_, Infallible>(text), (events, place)))
+    });
+    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
+    (headers, Body::from_stream(written)).into_response()
+}
+
 /// The answer. A stream keeps its place until it ends.
 fn shown(reply: Reply, place: Option<StreamPlace>) -> Response {
     let (mut response, session) = match reply {
@@ -181,14 +206,7 @@ fn shown(reply: Reply, place: Option<StreamPlace>) -> Response {
         Reply::Message { status, body, session } => {
             ((status, [(header::CONTENT_TYPE, "application/json")], body).into_response(), session)
         }
-        Reply::Stream { events, session } => {
-            let events = events.map(move |line| {
-                let _stays = &place;
-                Ok::<_, Infallible>(Event::default().event("message").data(line))
-            });
-            let alive = KeepAlive::new().interval(limits::KEEP_ALIVE);
-            (Sse::new(events).keep_alive(alive).into_response(), session)
-        }
+        Reply::Stream { events, session } => (stream(events, place), session),
     };
     if let Some(session) = session.and_then(|session| HeaderValue::try_from(&*session).ok()) {
         response.headers_mut().insert(SESSION, session);

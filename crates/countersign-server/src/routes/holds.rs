@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::routing;
 use countersign::store::CallFilter;
-use countersign::{Decision, Definition, Hold, HoldId};
+use countersign::{Decision, Definition, Hold, HoldId, callers};
 use countersign_api::wire::{self, Code, Page, Warning, timestamp};
 use serde::Deserialize;
 
@@ -88,9 +88,12 @@ async fn list(State(app): State<App>, _caller: Approver, list: List<Filter>) -> 
         ..CallFilter::default()
     };
     let calls = app.store().calls(filter).await?;
+    let alone = callers::without(&**app.store(), &calls).await?;
     let holds = |call: &Arc<countersign::Call>| -> Answer<Vec<wire::Hold>> {
         let holds = call.holds.iter().filter(|hold| *state == Which::Any || hold.is_pending());
-        Ok(holds.filter_map(|hold| Hold::of(call, hold.id)).map(|hold| wire::Hold::from(&hold)).collect())
+        let no_caller = alone.contains(&call.id);
+        let shown = |hold: Hold| wire::Hold { no_caller, ..wire::Hold::from(&hold) };
+        Ok(holds.filter_map(|hold| Hold::of(call, hold.id)).map(shown).collect())
     };
     let Page { items, next } = list.page(calls, |call| call.id.to_string(), holds)?;
     Ok(Json(Page { items: items.into_iter().flatten().collect(), next }))

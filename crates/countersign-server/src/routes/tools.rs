@@ -60,7 +60,7 @@ async fn hidden(
         return Err(Refused::because(Code::BadRequest, "too many `names`"));
     }
     let names: Vec<Arc<str>> = ask.names.into_iter().map(Arc::from).collect();
-    let hidden = app.gate.hidden(&ask.server, &names).await?;
+    let hidden = app.gate.hidden(ask.server.as_deref(), &names).await?;
     let hidden = names.iter().filter(|name| hidden.contains(*name)).map(ToString::to_string).collect();
     Ok(Json(wire::Hidden { hidden }))
 }

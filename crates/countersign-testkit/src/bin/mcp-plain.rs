@@ -2,7 +2,7 @@
 //!
 //! Every effect is a line in the file LOG, so that a test can count what really ran. While a file `LOG.changed` is there
 //! one tool is described differently; while `LOG.extra` is there one more is listed; while `LOG.many` says `NAME COUNT`, so
-//! many more are.
+//! many more are; the tool `wait` answers once there is `LOG.go`; while `LOG.mute` is there it does not say what its tools are.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, Write as _};
@@ -55,6 +55,7 @@ impl Server {
             Some("initialize") => self.say(&format!(
                 r#"{{"result":{{"serverInfo":{{"version":"1","name":"plain"}},"odd":[1, 2],"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}}}},"id":{id},"jsonrpc":"2.0"}}"#
             )),
+            Some("tools/list") if self.is_there("mute") => Ok(()),
             Some("tools/list") => self.say(&format!(
                 r#"{{"id":{id},"jsonrpc":"2.0","result":{{"odd":true,"tools":[{}]}}}}"#,
                 self.tools()
@@ -87,6 +88,21 @@ impl Server {
         self.note(&format!("ran {name} {}", params["arguments"]))?;
         match name {
             "die" => std::process::exit(7),
+            "half" => {
+                print!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"te"#);
+                io::stdout().flush()?;
+                std::process::exit(7)
+            }
+            "last" => {
+                self.done(id, name)?;
+                std::process::exit(7)
+            }
+            "wait" => {
+                while !self.is_there("go") {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                self.done(id, name)
+            }
             "hang" => Ok(()),
             "slow" => {
                 self.slow.push(id.clone());
@@ -107,7 +123,8 @@ impl Server {
                 }
                 self.done(id, "flood")
             }
-            "have-asked" => {
+            "have-asked" | "have-asked0" if params.get("inputResponses").is_some() => self.done(id, name),
+            "have-asked" | "have-asked0" => {
                 let question = json!({"method": "elicitation/create",
                     "params": {"mode": "form", "message": "May I?", "requestedSchema": {"type": "object"}}});
                 let result = json!({"resultType": "input_required", "requestState": "theirs",

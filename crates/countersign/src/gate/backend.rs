@@ -90,8 +90,8 @@ pub trait Backend: Send + Sync {
     /// Reads a call.
     async fn get(&self, id: CallId) -> Result<Arc<Call>, GateError>;
 
-    /// Which of a server's tools a rule hides, where the rules are not in this process.
-    async fn hidden(&self, _server: &str, _names: &[Arc<str>]) -> Result<Vec<Arc<str>>, GateError> {
+    /// Which of a server's tools, or of local ones, a rule hides, where the rules are not in this process.
+    async fn hidden(&self, _server: Option<&str>, _names: &[Arc<str>]) -> Result<Vec<Arc<str>>, GateError> {
         Err(GateError::Remote("say which tools are hidden"))
     }
 

@@ -11,6 +11,7 @@ use crate::gate::GateError;
 use crate::gate::local::{DEFINITIONS, Local};
 use crate::json::write_string;
 use crate::limits;
+use crate::looks;
 use crate::store::{Expect, Store as _};
 use crate::tool::Definition;
 
@@ -47,6 +48,8 @@ impl Local {
         let id = call.id.to_string();
         // A conflict is an earlier call.
         let _ = self.store.put_record(FIRST_CALLS, &key, id.as_bytes(), Expect::Absent, None).await;
+        // Where this is lost, the next process that meets the tool notes it.
+        let _ = looks::note(&*self.store, &call.facts.tool).await;
         if let Ok(mut noted) = self.noted.lock()
             && noted.len() < limits::NOTED_TOOLS
         {

@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use crate::approver::Hold;
 use crate::call::{Call, CallState, Chain, Resolution, ToolId};
+use crate::callers;
 use crate::digest::DefinitionDigest;
 use crate::event::{Cursor, Draft, Event, EventName};
 use crate::gate::{Decided, Gate, GateError, GrantPreview, local};
@@ -13,9 +14,10 @@ use crate::hold::{Decision, Who};
 use crate::id::{CallId, GrantId, HoldId};
 use crate::json::Json;
 use crate::limits;
+use crate::looks;
 use crate::policy::Policy;
 use crate::refusal::{Refusal, RefusalKind};
-use crate::show::View;
+use crate::show::{View, WarningKind, escape};
 use crate::store::{CallFilter, EventFilter, Op};
 use crate::time::Time;
 use crate::tool::Tool;
@@ -37,11 +39,23 @@ impl Gate {
         self.local("decide")?.decide(&self.asks, hold, decision, groups).await
     }
 
-    /// Renders a hold for whoever is asked, under the policy in force, and says if its tool is seen for the first time.
+    /// Renders a hold for whoever is asked, under the policy in force, and says if its tool is seen for the first time,
+    /// which others look like it, and if nobody waits for the call.
     pub async fn view(&self, hold: &Hold, now: Time) -> Result<View, GateError> {
-        let view = View::of(&hold.call, hold, now).under(&hold.call, &self.policy());
-        let first = self.local("tell first calls from later ones")?.is_first(&hold.call).await?;
-        Ok(if first { view.first_seen() } else { view })
+        let (call, store) = (&hold.call, &**self.store());
+        let mut view = View::of(call, hold, now).under(call, &self.policy());
+        if self.local("tell first calls from later ones")?.is_first(call).await? {
+            view = view.warned(WarningKind::FirstSeen, "");
+        }
+        let others = looks::look_alikes(store, &call.facts.tool).await?;
+        if !others.is_empty() {
+            let names: Vec<String> = others.iter().map(|other| escape(&other.to_string())).collect();
+            view = view.warned(WarningKind::LookAlike, &names.join(", "));
+        }
+        if callers::without(store, std::slice::from_ref(call)).await?.contains(&call.id) {
+            view = view.warned(WarningKind::NoCaller, "");
+        }
+        Ok(view)
     }
 
     /// Shows a grant before a decision makes it: as a rule, with calls it covers and how many it would have covered.
@@ -193,13 +207,14 @@ impl Gate {
         }
     }
 
-    /// Which of a server's tools a rule hides. A remote gate asks its server.
-    pub async fn hidden(&self, server: &str, names: &[Arc<str>]) -> Result<HashSet<Arc<str>>, GateError> {
+    /// Which of a server's tools, or of local ones, a rule hides. A remote gate asks its server.
+    pub async fn hidden(&self, server: Option<&str>, names: &[Arc<str>]) -> Result<HashSet<Arc<str>>, GateError> {
         let Some(local) = &self.local else {
             return Ok(self.backend.hidden(server, names).await?.into_iter().collect());
         };
         let policy = local.policy.load();
-        let hides = |name: &&Arc<str>| policy.hides(&ToolId::on(server, Arc::clone(name)));
+        let server: Option<Arc<str>> = server.map(Arc::from);
+        let hides = |name: &&Arc<str>| policy.hides(&ToolId { server: server.clone(), name: Arc::clone(name) });
         Ok(names.iter().filter(hides).cloned().collect())
     }
 

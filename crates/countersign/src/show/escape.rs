@@ -120,6 +120,10 @@ pub enum WarningKind {
     Large,
     /// Nobody was asked about this tool for this principal before.
     FirstSeen,
+    /// Another server has a tool of this name, or of one that looks the same.
+    LookAlike,
+    /// Whoever made the call does not wait for it any more.
+    NoCaller,
 }
 
 impl WarningKind {
@@ -135,6 +139,8 @@ impl WarningKind {
             WarningKind::NoDefinition => "nobody said what this tool is",
             WarningKind::Large => "the arguments are long: read all of them",
             WarningKind::FirstSeen => "first time seen: this principal never asked for this tool",
+            WarningKind::LookAlike => "another tool looks the same",
+            WarningKind::NoCaller => "nobody waits for it now: approved, it runs only when the same call comes again",
         }
     }
 }

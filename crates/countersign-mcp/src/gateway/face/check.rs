@@ -17,6 +17,8 @@ use crate::gateway::words::{HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, NO
 
 /// Names a session.
 pub(super) const SESSION: &str = "mcp-session-id";
+/// Names the last event that a client has of a stream.
+pub(super) const LAST: &str = "last-event-id";
 const VERSION: &str = "mcp-protocol-version";
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
@@ -133,6 +135,18 @@ pub(super) fn takes_events(headers: &HeaderMap) -> bool {
     accepted
         .flat_map(|value| value.split(','))
         .any(|kind| matches!(kind.split(';').next().unwrap_or_default().trim(), "text/event-stream" | "text/*" | "*/*"))
+}
+
+/// The first revision whose clients know an event without a message.
+const PRIMING: &str = "2025-11-25";
+
+/// Whether a session begins in a revision whose clients know such events.
+pub(super) fn agrees_on_priming(answer: &str) -> bool {
+    let version = pick(answer, ["result"]).ok().and_then(|[result]| {
+        let [version] = pick(result?.get(), ["protocolVersion"]).ok()?;
+        serde_json::from_str::<String>(version?.get()).ok()
+    });
+    version.is_some_and(|version| version == PRIMING)
 }
 
 /// The status that goes with an answer in the newer era.

@@ -10,20 +10,23 @@ mod table;
 use std::io;
 use std::sync::Arc;
 
+use countersign::CallId;
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
-pub use reply::{Events, Reply};
+pub use reply::{Event, Events, Reply};
 
 use super::caller::{Reading, Said};
 use super::message::{Envelope, Id};
 use super::post::one_line;
-use super::words::{INTERNAL, INVALID_REQUEST, PARSE_ERROR};
+use super::streams::{About, Asked, Resumed};
+use super::words::{self, INTERNAL, INVALID_REQUEST, PARSE_ERROR};
 use super::{Gateway, Shared, Upstream};
 use crate::limits;
 use check::Lane;
-use reply::Refused;
+use reply::{Keeping, Refused};
 use table::{Key, Seat, Table};
 
 /// How a connection to the server is made.
@@ -44,7 +47,7 @@ impl Face {
         gateway: Gateway,
         open: impl Fn() -> io::Result<Upstream> + Send + Sync + 'static,
     ) -> io::Result<Face> {
-        let shared = Arc::new(Shared::open(gateway).await.map_err(io::Error::other)?);
+        let shared = Shared::open(gateway).await.map_err(io::Error::other)?;
         Ok(Face { shared, open: Box::new(open), table: Arc::default() })
     }
 
@@ -60,14 +63,25 @@ impl Face {
         self.take(principal, headers, body).await.unwrap_or_else(Refused::reply)
     }
 
-    /// Opens the stream for what the server says outside of answers. Only sessions have one.
-    pub fn listen(&self, principal: &Arc<str>, headers: &HeaderMap) -> Reply {
+    /// Opens the stream for what the server says outside of answers, or takes one up again that was cut. Only sessions
+    /// have any.
+    pub async fn listen(&self, principal: &Arc<str>, headers: &HeaderMap) -> Reply {
         let Some(session) = headers.get(check::SESSION) else { return Reply::Empty(StatusCode::METHOD_NOT_ALLOWED) };
         let found = session.to_str().ok().and_then(|id| self.table.get(&Key::Session(id.into()), principal));
-        match found {
-            Some(seat) => Reply::Stream { events: Events::new(None, seat.ears().stand()), session: None },
-            None => Reply::Empty(StatusCode::NOT_FOUND),
-        }
+        let Some(seat) = found else { return Reply::Empty(StatusCode::NOT_FOUND) };
+        let ears = seat.ears();
+        let events = match headers.get(check::LAST) {
+            None => {
+                let kept = Keeping::begin(ears.streams(), About::Nothing);
+                let reading = ears.stand(kept.number);
+                Events::kept(kept, reading, None)
+            }
+            Some(last) => match last.to_str().ok().and_then(|last| ears.streams().resume(last)) {
+                Some(resumed) => take_up(&seat, resumed).await,
+                None => return Reply::Empty(StatusCode::BAD_REQUEST),
+            },
+        };
+        Reply::Stream { events, session: None }
     }
 
     /// Ends a session.
@@ -116,9 +130,18 @@ impl Face {
         if envelope.method.is_none() || envelope.id.is_none() {
             return Ok(accepted(reading));
         }
+        if let Some(id) = id.as_ref().filter(|_| matches!(lane, Lane::Session(_)) && check::takes_events(headers)) {
+            let asked = Asked { id: id.clone(), line: line.as_str().into(), call: reading.call.clone() };
+            let kept = Keeping::begin(seat.ears().streams(), About::Request(asked));
+            return Ok(Reply::Stream { events: Events::kept(kept, reading, Some(cancelled(id))), session });
+        }
         let reply = answer(reading, headers, &envelope, &lane, session).await.map_err(refused)?;
-        if lane == Lane::Opening && reply.is_error() {
-            seat.end();
+        if lane == Lane::Opening {
+            match &reply {
+                reply if reply.is_error() => seat.end(),
+                Reply::Message { body, .. } if check::agrees_on_priming(body) => seat.ears().streams().prime(),
+                _ => {}
+            }
         }
         Ok(reply)
     }
@@ -147,10 +170,45 @@ impl Face {
     }
 }
 
+/// Takes a stream up again. SECURITY: a request that was not answered on it is made again, as its client would: it joins
+/// its hold, or gets the outcome that nobody got, and nothing runs twice for it.
+async fn take_up(seat: &Seat, resumed: Resumed) -> Events {
+    let Resumed { number, about, missed, is_over } = resumed;
+    let kept = Keeping { streams: Arc::clone(seat.ears().streams()), number };
+    match about {
+        About::Nothing => Events::resumed(kept, missed, Some(seat.ears().stand(number)), None),
+        About::Request(..) if is_over => Events::resumed(kept, missed, None, None),
+        About::Request(Asked { id, line, mut call }) => {
+            // Until it is known which call the request has become, or that it will be none.
+            let known = timeout(limits::RESUME_WITHIN, call.wait_for(Option::is_some)).await.map(became_of);
+            let Ok(became) = known else { return Events::resumed(kept, missed, None, None) };
+            // A lane of its own: what is left of the one before may still be in hand.
+            let (caller, reading) = seat.ears().exchange(false);
+            match became {
+                Some(call) => seat.core().hear_again(&line, call, &caller).await,
+                None => {
+                    kept.streams.asked_again(number, reading.call.clone());
+                    seat.core().hear_client(&line, &caller).await;
+                }
+            }
+            Events::resumed(kept, missed, Some(reading), Some(cancelled(&id)))
+        }
+    }
+}
+
+/// The call that a request has become; none where it is over without one.
+fn became_of(known: Result<watch::Ref<'_, Option<CallId>>, watch::error::RecvError>) -> Option<CallId> {
+    known.ok().and_then(|call| *call)
+}
+
+fn cancelled(id: &Id) -> String {
+    words::error(Some(id), INVALID_REQUEST, "the request was cancelled")
+}
+
 /// What a message without an answer is answered with.
 fn accepted(mut reading: Reading) -> Reply {
     match reading.said.try_recv() {
-        Ok(Said::Answer(body)) => Reply::Message { status: StatusCode::BAD_REQUEST, body, session: None },
+        Ok(Said::Answer(body, _)) => Reply::Message { status: StatusCode::BAD_REQUEST, body, session: None },
         _ => Reply::Empty(StatusCode::ACCEPTED),
     }
 }
@@ -172,7 +230,10 @@ async fn answer(
             false => Ok(reading.said.recv().await),
         };
         match said {
-            Ok(Some(Said::Answer(body))) => {
+            Ok(Some(Said::Answer(body, taken))) => {
+                if let Some(taken) = taken {
+                    let _ = taken.send(());
+                }
                 let status = if *lane == Lane::Modern { check::status(&body) } else { StatusCode::OK };
                 return Ok(Reply::Message { status, body, session });
             }
@@ -180,10 +241,10 @@ async fn answer(
                 return Err(Refused::new(StatusCode::OK, INVALID_REQUEST, "the request was cancelled"));
             }
             Ok(Some(note)) if streams => {
-                return Ok(Reply::Stream { events: Events::new(Some(note), reading), session });
+                return Ok(Reply::Stream { events: Events::passing(Some(note), reading), session });
             }
             Ok(Some(_)) => {}
-            Err(_) => return Ok(Reply::Stream { events: Events::new(None, reading), session }),
+            Err(_) => return Ok(Reply::Stream { events: Events::passing(None, reading), session }),
         }
     }
 }

@@ -10,7 +10,7 @@ mod words;
 use std::sync::Arc;
 
 use countersign::store::{Expect, Op};
-use countersign::{Call, CallId, CallState, Claimed, GateError, Permit, Time, limits as core_limits};
+use countersign::{Call, CallId, CallState, Claimed, GateError, Json, Permit, Time, limits as core_limits};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +23,7 @@ use super::listing::Standing;
 use super::message::{Envelope, Id, pick};
 use super::prompt::Way;
 use super::request::{Request, meta};
-use super::retry::proposed;
+use super::retry::{identity, proposed};
 use super::state::{is_random, random};
 use super::words::{INTERNAL, INVALID_PARAMS, error};
 use super::{Core, InHand};
@@ -50,6 +50,11 @@ struct Kept {
 }
 
 impl Kept {
+    /// What its request brings the server beside the arguments.
+    fn more(&self, ours: &str) -> Option<Json> {
+        Request::read(&self.line, &Envelope::read(&self.line).ok()?, ours).ok()?.more
+    }
+
     fn task(&self, name: String, updated: Time) -> Task {
         Task { name, begun: self.at, life: self.until.map(|until| self.at.until(until)), updated }
     }
@@ -224,7 +229,7 @@ impl Core {
             | CallState::InDoubt
             | CallState::Resolved => {
                 // It is about to reach its client: an identical call from now on is a new one.
-                self.paid(&proposed(call), call.id).await;
+                self.paid(&identity(&proposed(call), kept.more(&self.states).as_ref()), call.id).await;
                 words::ended(&about.id, &task, call)
             }
         };
@@ -249,6 +254,10 @@ impl Core {
         let unreadable = |why: String| GateError::BadInput(format!("the task's request cannot be read: {why}"));
         let envelope = Envelope::read(&kept.line).map_err(|error| unreadable(error.to_string()))?;
         let request = Request::read(&kept.line, &envelope, &self.states).map_err(unreadable)?;
+        // SECURITY: as for any call that people were asked about.
+        if call.definition.is_some() && !self.listed_anew(&request).await {
+            return Ok(None);
+        }
         let listed = match self.standing(&request).await? {
             Standing::Known(listed) => Some(listed),
             Standing::Unknown => None,

@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
+use async_trait::async_trait;
 use countersign::memory::MemoryStore;
-use countersign::{CallState, GateError, Policy, Proposal, Who};
+use countersign::{CallState, Definition, GateError, Policy, Proposal, Who};
 use countersign_agent::Agent;
-use countersign_agent::model::Scripted;
+use countersign_agent::model::{Answer, Model, ModelError, Prompt, Scripted};
 
 use super::{remote, story, yes_to_all};
 use crate::sessions::{POLICY, Ran, calls, recorder, says};
@@ -48,6 +49,48 @@ async fn an_agent_runs_its_tools_on_a_remote_gate() {
     assert!(known.iter().all(|call| &*call.facts.path.principal == "bot" && call.facts.path.agents.len() == 1));
     let asked = ["call.submitted", "hold.opened", "hold.decided", "call.claimed", "call.succeeded"];
     assert_eq!(story(&stage.gate, known[1].id).await, asked);
+}
+
+/// A model that writes down what it is offered.
+struct Noting {
+    model: Scripted,
+    offered: Arc<Mutex<Vec<String>>>,
+}
+
+#[async_trait]
+impl Model for Noting {
+    fn name(&self) -> Arc<str> {
+        self.model.name()
+    }
+
+    async fn answer(&self, prompt: Prompt) -> Result<Answer, ModelError> {
+        *self.offered.lock().unwrap() = prompt.tools.iter().map(|offer| offer.name.to_string()).collect();
+        self.model.answer(prompt).await
+    }
+}
+
+/// B45: what the server's rules hide is not offered to a model here, and calling it gives their refusal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_on_a_remote_gate_is_not_offered_what_its_server_hides() {
+    let policy = "otherwise: allow\nrules: [{ id: gone, deny: [drop, db/drop], hide: true, reason: never }]";
+    let stage = Stage::over(Arc::new(MemoryStore::new()), policy).await;
+    let (ran, offered) = (Ran::default(), Arc::default());
+    let model = Noting { model: Scripted::new([calls("drop", "{}"), says("no")]), offered: Arc::clone(&offered) };
+    let mut of_db = Definition::new("drop", "Drops a table.");
+    of_db.tool.server = Some("db".into());
+    let gate = remote(&stage, &stage.url).await.records(Arc::new(MemoryStore::new())).gate();
+    let agent = Agent::builder("banker", model)
+        .gate(gate)
+        .tool(recorder("drop", &ran))
+        .tool(recorder("read_balance", &ran))
+        .tool(countersign::tool::tool(of_db, |running| async move { Ok(running.arguments().clone()) }))
+        .build()
+        .unwrap();
+    agent.run("drop it").await.unwrap();
+    assert_eq!(*offered.lock().unwrap(), ["read_balance"]);
+    assert_eq!(*ran.lock().unwrap(), [""; 0]);
+    let known = stage.gate.store().calls(Default::default()).await.unwrap();
+    assert_eq!(known[0].refusal.as_ref().unwrap().reason.as_deref(), Some("never"));
 }
 
 /// What people do is done where they are, and says so.
