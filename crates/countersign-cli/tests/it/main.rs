@@ -11,6 +11,7 @@ mod demo_inbox;
 #[cfg(unix)]
 mod doctor;
 mod faults;
+mod fetch;
 #[cfg(unix)]
 mod gateway;
 #[cfg(unix)]
@@ -48,6 +49,8 @@ mod policy;
 #[cfg(unix)]
 mod remote;
 mod run;
+#[cfg(unix)]
+mod run_model;
 mod run_remote;
 #[cfg(unix)]
 mod run_terminal;
