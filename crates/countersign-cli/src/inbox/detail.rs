@@ -42,7 +42,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, look: Look, areas: &Are
             writing(frame, look, text, "Your answer in place of the tool's: plain words, or JSON.", input);
         }
         Stage::Editing(input) => writing(frame, look, text, "The arguments, as JSON:", input),
-        Stage::Choosing | Stage::Checking(_) | Stage::Remembering(_) => {
+        Stage::Adding(input) => writing(frame, look, text, prompt::ADDING, input),
+        Stage::Choosing | Stage::Checking | Stage::Remembering(_) => {
             let rows: Vec<Line<'_>> =
                 shown.dialog.visible().map(|row| Line::styled(row.text.clone(), paint(row.look, look))).collect();
             frame.render_widget(Paragraph::new(rows), text);
