@@ -56,7 +56,7 @@ impl Choice {
             Choice::Deny => "Deny",
             Choice::Approve => "Approve",
             Choice::Edit => "Edit",
-            Choice::Payload => "Payload",
+            Choice::Payload => "Add",
             Choice::Respond => "Respond",
             Choice::Remember => "Remember",
             Choice::Back => "Back",

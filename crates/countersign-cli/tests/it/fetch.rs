@@ -5,6 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use countersign::call::Outcome;
+use countersign::store::CallFilter;
+
 use crate::bed::read;
 use crate::run::scene;
 
@@ -63,13 +66,13 @@ fn fetched(section: &str, url: &str) -> Result<String, String> {
     let call = format!("{{ tool: fetch_url, arguments: {{ url: \"{url}\" }} }}");
     let bed = scene("  otherwise: allow\n", &format!("turns: [{{ calls: [{call}] }}]\n"));
     bed.write("run.yml", &format!("{section}{}", read(bed.work().join("run.yml"))));
-    let ran = bed.say("run --config run.yml --json helper go").expect(0);
-    let events: Vec<serde_json::Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let ended = events.iter().find(|event| event["event"] == "ended").unwrap_or_else(|| panic!("{ran:?}"));
-    let outcome = &ended["call"]["outcome"];
-    match outcome["output"]["content"].as_str() {
-        Some(content) => Ok(content.to_owned()),
-        None => Err(outcome.to_string()),
+    bed.say("run --config run.yml helper go").expect(0);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let calls = runtime.block_on(async { bed.store().await.calls(CallFilter::default()).await.unwrap() });
+    match calls[0].outcome.clone() {
+        Some(Outcome::Succeeded { output }) => Ok(output.value()["content"].as_str().unwrap().to_owned()),
+        Some(Outcome::Failed { error, .. }) => Err(error),
+        other => panic!("{other:?}"),
     }
 }
 

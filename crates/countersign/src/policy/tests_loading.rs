@@ -203,7 +203,6 @@ fn lint_finds_what_cannot_be_meant() {
     check("rules: [{ id: a, ask: x, approvals: 3, from: [f, ann] }]", &[("a", LintKind::ImpossibleQuorum)]);
     check("rules: [{ id: a, ask: x, expires_after: 59s }, { id: b, ask: y }]", &[("a", LintKind::ShortExpiry)]);
     check("rules: [{ id: a, ask: x, expires_after: 60s }, { id: b, ask: y, expires_after: never }]", &[]);
-    check("rules: [{ id: a, deny: x, expires_after: 5s }]", &[]);
     let both = [("otherwise", LintKind::ShortExpiry), ("a", LintKind::ShortExpiry)];
     check("expires_after: 5s\nrules: [{ id: a, ask: x }]", &both);
     check("expires_after: 5s\notherwise: allow", &[]);
