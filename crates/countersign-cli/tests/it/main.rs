@@ -60,6 +60,8 @@ mod screen;
 mod serve;
 mod serve_agents;
 #[cfg(unix)]
+mod surfaces;
+#[cfg(unix)]
 mod terminal;
 #[cfg(target_os = "linux")]
 mod tools_as;
