@@ -41,11 +41,19 @@ pub(crate) async fn connect(
             }
         }
     }
-    let described: Result<Vec<McpServer>, Fault> =
-        needed.into_iter().map(|server| described(server, base, user)).collect();
-    let connected = try_join_all(described?.into_iter().map(|server| server.connect(gate))).await?;
+    let connected = try_join_all(needed.into_iter().map(|server| connect_one(server, base, gate, user))).await?;
     connected.iter().for_each(tell_left_out);
     Ok(connected.into_iter().map(|toolset| Arc::new(toolset) as Arc<dyn Toolset>).collect())
+}
+
+/// Connects one server.
+pub(crate) async fn connect_one(
+    server: &McpServerConfig,
+    base: &Path,
+    gate: &Gate,
+    user: Option<User>,
+) -> Result<McpToolset, Fault> {
+    Ok(described(server, base, user)?.connect(gate).await?)
 }
 
 fn described(config: &McpServerConfig, base: &Path, user: Option<User>) -> Result<McpServer, Fault> {
@@ -80,7 +88,7 @@ pub(crate) fn passed_on(user: Option<User>) -> impl Iterator<Item = (&'static st
 }
 
 /// Says which tools nobody is offered, before somebody looks for them.
-fn tell_left_out(toolset: &McpToolset) {
+pub(crate) fn tell_left_out(toolset: &McpToolset) {
     for left_out in toolset.left_out() {
         out::warn(out::safe_lines(&left_out.to_string()));
     }

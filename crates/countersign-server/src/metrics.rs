@@ -9,10 +9,11 @@ use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request};
 use axum::http::{Method, StatusCode};
+use tracing::Span;
 
 pub(crate) use log::LogCounts;
 
-use crate::limits;
+use crate::{limits, trace};
 
 /// The route of what is no route: a page was asked for.
 const PAGE: &str = "page";
@@ -39,23 +40,32 @@ pub(crate) struct Gauges {
     pub(crate) undelivered: u64,
 }
 
-/// A request that is being answered, to be counted by its route, never by its path.
+/// A request that is being answered, to be counted and traced by its route, never by its path.
 pub(crate) struct Counting {
     method: Method,
     route: Option<MatchedPath>,
     begun: Instant,
+    span: Span,
 }
 
 impl Counting {
     /// Begins with a request.
     pub(crate) fn begin(request: &Request) -> Counting {
         let route = request.extensions().get::<MatchedPath>().cloned();
-        Counting { method: short(request.method()), route, begun: Instant::now() }
+        let method = short(request.method());
+        let span = trace::request(&method, route.as_ref().map(MatchedPath::as_str));
+        Counting { method, route, begun: Instant::now(), span }
+    }
+
+    /// The span in which it is answered.
+    pub(crate) fn span(&self) -> Span {
+        self.span.clone()
     }
 
     /// Counts what it was answered with.
     pub(crate) fn end(self, metrics: &Metrics, status: StatusCode) {
-        let Counting { method, route, begun } = self;
+        let Counting { method, route, begun, span } = self;
+        trace::answered(&span, status);
         let route = route.as_ref().map_or(PAGE, MatchedPath::as_str);
         let micros = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
         tracing::debug!(%method, route, status = status.as_u16(), micros, "answered");

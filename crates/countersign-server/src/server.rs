@@ -21,6 +21,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 use crate::app::{App, Shared};
 use crate::auth::changes::{self, Changed};
@@ -349,7 +350,7 @@ fn guarded(router: Router<App>, app: &App) -> Router {
 async fn surround(State(app): State<App>, request: Request, next: Next) -> Response {
     let (counting, stranger) = (Counting::begin(&request), Stranger::of(&request));
     let mut response = match guard::check(&app, &request) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => next.run(request).instrument(counting.span()).await,
         Err(refused) => refused.into_response(),
     };
     let code = response.extensions().get::<Code>().copied();

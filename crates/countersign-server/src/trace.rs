@@ -1,15 +1,37 @@
-//! Spans of the path of a call: submit, hold, wait, decide, claim, outcome; and of the agents that run here: drive, call.
+//! Spans of the path of a call: submit, hold, wait, decide, claim, outcome, each within the request that asked for it; and
+//! of the agents that run here: drive, call.
 //!
-//! SECURITY: a span holds ids and states, which are ours, and never arguments, names or words, which are not.
+//! SECURITY: a span holds ids, states, routes and statuses, which are ours, and never arguments, names or words, which are
+//! not.
 
 use std::collections::HashMap;
 
+use axum::http::{Method, StatusCode};
 use countersign::{Call, CallId, HoldId};
 use countersign_agent::RunEvent;
 use tracing::{Span, field};
 
 /// The target of every span, for whoever collects them. They are of the level `debug`.
 pub const SPANS: &str = "countersign::call";
+
+/// The span of answering a request, with the names that OpenTelemetry has for such things. What is no route has none.
+pub(crate) fn request(method: &Method, route: Option<&str>) -> Span {
+    let Some(route) = route else { return Span::none() };
+    tracing::debug_span!(
+        target: SPANS,
+        "request",
+        otel.name = %format_args!("{method} {route}"),
+        otel.kind = "server",
+        http.request.method = %method,
+        http.route = route,
+        http.response.status_code = field::Empty,
+    )
+}
+
+/// Notes what a request was answered with.
+pub(crate) fn answered(request: &Span, status: StatusCode) {
+    request.record("http.response.status_code", i64::from(status.as_u16()));
+}
 
 /// Notes on the current span what became of a call.
 pub(crate) fn tell(call: &Call) {

@@ -43,6 +43,20 @@ impl TraceReceiver {
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.kept.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
+
+    /// Whether a span came with this number under this name, as an attribute is written in protobuf.
+    pub fn has_number(&self, name: &str, mut number: u64) -> bool {
+        let mut value = vec![0x18];
+        while number >= 0x80 {
+            value.push(u8::try_from(number & 0x7f).unwrap_or_default() | 0x80);
+            number >>= 7;
+        }
+        value.push(u8::try_from(number).unwrap_or_default());
+        let length = u8::try_from(value.len()).unwrap_or_default();
+        let attribute = [name.as_bytes(), &[0x12, length], &value].concat();
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.windows(attribute.len()).any(|window| window == attribute)
+    }
 }
 
 impl Drop for TraceReceiver {

@@ -172,6 +172,8 @@ pub const PAGE_ROWS: usize = 1_000;
 pub const PAGE_ROWS_DEFAULT: usize = 100;
 /// Life of a hold when no rule says otherwise.
 pub const HOLD_LIFE: Duration = Duration::from_secs(10 * 60);
+/// A hold with a shorter life gives nobody the time to find, read and decide it. It is allowed, and warned about.
+pub const SHORT_HOLD_LIFE: Duration = Duration::from_secs(60);
 /// How long an allowed or approved call may wait to be claimed.
 pub const CLAIM_WITHIN: Duration = Duration::from_secs(5 * 60);
 /// How long a gateway counts as being there after it last said so.

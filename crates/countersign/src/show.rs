@@ -15,7 +15,7 @@ use crate::limits;
 use crate::place::Place;
 use crate::policy::Policy;
 use crate::time::Time;
-use crate::verdict::{Effect, Risk};
+use crate::verdict::{Effect, Memory, OnExpired, Risk};
 
 mod escape;
 mod notable;
@@ -238,6 +238,12 @@ impl Facts {
         }
         if hold.terms.requester_excluded {
             self.add("approvers", "not the requester".to_owned());
+        }
+        if hold.terms.remember == Memory::None {
+            self.add("memory", "cannot be remembered".to_owned());
+        }
+        if hold.terms.on_expired == OnExpired::StopRun {
+            self.add("on expiry", "the run is ended".to_owned());
         }
         for decision in &hold.decisions {
             let what =

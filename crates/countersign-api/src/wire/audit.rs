@@ -14,7 +14,7 @@ pub struct Key {
     pub current: bool,
 }
 
-/// The keys that sign checkpoints and receipts.
+/// The keys that sign checkpoints and receipts: this server's, and those of all others that ever signed on its store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Keys {
     /// The keys.

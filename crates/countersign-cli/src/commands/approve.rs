@@ -173,8 +173,8 @@ async fn ask(desk: &Desk, open: &Hold, wanted: Answer, rule: Vec<String>) -> Res
     if plain {
         choices.extend(prompt::choices(open, &offers).into_iter().filter(|choice| *choice != Choice::Approve));
     }
-    let arguments = open.call.shown_arguments().clone();
-    let question = Question { view, arguments, choices, offers, fields, notice: None };
+    let (arguments, payload) = (open.call.shown_arguments().clone(), open.payload.clone());
+    let question = Question { view, arguments, payload, choices, offers, fields, notice: None };
     let begin = std::time::Instant::now();
     let life: Option<Duration> = open.expires_at.map(|at| now.until(at));
     let left = move || life.map(|life| life.saturating_sub(begin.elapsed()));

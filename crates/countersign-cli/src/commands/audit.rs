@@ -13,6 +13,7 @@ use countersign::event::{Cursor, Event, EventName};
 use countersign::show::escape;
 use countersign::store::EventFilter;
 use countersign::{Store, limits};
+use countersign_api::client::Client;
 use serde_json::json;
 
 use crate::commands::Form;
@@ -222,10 +223,11 @@ async fn check(args: VerifyArgs, form: Form) -> Result<(), Fault> {
     let options = VerifyOptions { pinned: args.key.clone() };
     if let Some(client) = args.reach.client()? {
         let progress = Progress::of_events();
-        let counted = Counted { log: Remote::new(client), progress: &progress };
+        let counted = Counted { log: Remote::new(client.clone()), progress: &progress };
         let checked = verify_log(&counted, &options).await;
         let checked = counted.log.unless_lost(checked)?;
         drop(progress);
+        tell_strangers(&client, &checked).await?;
         return judged(checked, None, form);
     }
     let checked = match &args.file {
@@ -244,6 +246,16 @@ async fn check(args: VerifyArgs, form: Form) -> Result<(), Fault> {
         }
     };
     judged(checked, args.file.as_deref(), form)
+}
+
+/// Says which keys signed that the server does not list as its own or its neighbours'.
+async fn tell_strangers(client: &Client, checked: &Result<Report, Problem>) -> Result<(), Fault> {
+    let Ok(report) = checked else { return Ok(()) };
+    let listed = client.keys().await?.keys;
+    for stranger in report.keys.iter().filter(|key| !listed.iter().any(|listed| listed.key == **key)) {
+        out::warn(format_args!("signed by a key that the server does not list: {}", escape(stranger)));
+    }
+    Ok(())
 }
 
 fn judged(checked: Result<Report, Problem>, file: Option<&Path>, form: Form) -> Result<(), Fault> {

@@ -144,7 +144,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Fault> {
         Command::Resume(args) => resume::run(args, form).await,
         Command::Notify(args) => notify::run(args, form).await,
         Command::Policy(args) => policy::run(args, form).await,
-        Command::Tools(args) => tools::run(args, form),
+        Command::Tools(args) => tools::run(args, form).await,
         Command::Trust(args) => trust::run(args, form),
         Command::Audit(args) => audit::run(args, form).await,
         Command::Doctor(args) => doctor::run(args, form).await,

@@ -65,7 +65,9 @@ const EXAMPLES: &str = r#"Examples:
   countersign run --resume session_0190…             # go on after a restart
   countersign run banker "send 100 to Bo" --json     # one event a line; never asks
 
-In a conversation: Ctrl-C stops the run, twice leaves at once, Ctrl-D or /quit ends."#;
+In a conversation: Ctrl-C stops the run, twice leaves at once, Ctrl-D or /quit ends. The arrow keys edit what you type
+and bring back what you typed before, here or in an earlier conversation about the same store; a line that begins with a
+blank is not kept. Alt-Enter begins another line."#;
 
 /// Runs an agent.
 pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
@@ -83,7 +85,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     settle(scene.gate.store(), &name, scene.there.as_ref()).await?;
     let session = scene.agent.session(name).requester(person().id);
     let asking = asking(&scene, attended);
-    let mut talk = Talk::new(scene.gate.clone(), attended, asking, form, wishes)?;
+    let mut talk = Talk::new(scene.gate.clone(), attended, asking, form, wishes, |name| scene.past(name))?;
     let visit = Visit { args: &args, session, gate: &scene.gate, attended, prompt: scene.prompt.clone() };
     let ended = visit.go(&mut talk).await;
     if let Err(error) = scene.gate.checkpoint().await {

@@ -26,6 +26,36 @@ pub(super) fn config(settings: &Result<Settings, Fault>) -> Finding {
     }
 }
 
+/// Whether somebody else may write the configuration, and so decide what is asked. Says nothing where nobody may.
+#[cfg(unix)]
+pub(super) fn writable(settings: &Settings) -> Option<Finding> {
+    use std::os::unix::fs::MetadataExt as _;
+    let us = rustix::process::geteuid().as_raw();
+    let foreign = |path: &&Path| {
+        let found = fs::metadata(path).ok();
+        // In a folder with the sticky bit only its owner replaces a file.
+        found.is_some_and(|found| match found.is_dir() && found.mode() & 0o1000 != 0 {
+            true => false,
+            false => found.mode() & 0o022 != 0 || ![0, us].contains(&found.uid()),
+        })
+    };
+    let files = settings.file.as_ref()?.files();
+    let places = files.flat_map(|file| [Some(file), file.parent().filter(|folder| !folder.as_os_str().is_empty())]);
+    let open: Vec<String> = places.flatten().filter(foreign).map(|path| format!("`{}`", path.display())).collect();
+    (!open.is_empty()).then(|| {
+        Finding::warn(
+            "policy place",
+            format_args!("others may write {}, and with it what is asked about", open.join(", ")),
+            "let only yourself write there: chmod go-w",
+        )
+    })
+}
+
+#[cfg(not(unix))]
+pub(super) fn writable(_settings: &Settings) -> Option<Finding> {
+    None
+}
+
 /// Whether rules say what they seem to say.
 pub(super) fn policy(policy: &Policy) -> Finding {
     let lints = policy.lint();

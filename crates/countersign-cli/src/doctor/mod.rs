@@ -1,5 +1,6 @@
 //! Looks whether everything is in order, and says what to do where it is not. Changes nothing that lasts.
 
+mod defaults;
 mod here;
 mod server;
 mod store;
@@ -109,6 +110,9 @@ pub(crate) async fn look(reach: &Reach, minimum: Option<Level>) -> Result<Vec<Fi
     let mut findings = vec![here::config(&settings)];
     if let Ok(settings) = &settings {
         findings.push(here::policy(&settings.config.policy));
+        findings.push(defaults::expiry(&settings.config));
+        findings.push(defaults::loosened(&settings.config));
+        findings.extend(here::writable(settings));
     }
     findings.extend(here::folder(&home));
     findings.push(here::key(&home));

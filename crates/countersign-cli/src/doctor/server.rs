@@ -21,6 +21,13 @@ pub(super) async fn address(settings: &Settings) -> Finding {
             return Finding::fail("listen address", says, "write it as 127.0.0.1:7117");
         }
     };
+    if !address.ip().is_loopback() {
+        return Finding::warn(
+            "listen address",
+            format_args!("{address} can be reached from other machines, so `serve` starts there with TLS only"),
+            "give it --tls-cert and --tls-key, or listen on 127.0.0.1",
+        );
+    }
     match TcpListener::bind(address) {
         Ok(_) => Finding::ok("listen address", format_args!("{address} is free")),
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => taken(address).await,

@@ -43,7 +43,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, look: Look, areas: &Are
         }
         Stage::Editing(input) => writing(frame, look, text, "The arguments, as JSON:", input),
         Stage::Naming(input) => writing(frame, look, text, &shown.dialog.naming(), input),
-        Stage::Choosing | Stage::Checking(_) | Stage::Remembering(_) => {
+        Stage::Adding(input) => writing(frame, look, text, prompt::ADDING, input),
+        Stage::Choosing | Stage::Checking | Stage::Remembering(_) => {
             let rows: Vec<Line<'_>> =
                 shown.dialog.visible().map(|row| Line::styled(row.text.clone(), paint(row.look, look))).collect();
             frame.render_widget(Paragraph::new(rows), text);
@@ -91,28 +92,48 @@ fn terms(terms: &Terms) -> String {
     format!("{life}{uses}")
 }
 
-/// The choices, as they may be taken now. What sleeps is in brackets.
+/// The choices, as they may be taken now. What sleeps is in brackets. Where they do not fit they stand closer.
 fn bar(state: &State, shown: &Shown, look: Look, width: usize) -> Line<'static> {
     let has_keys = matches!(state.mode, Mode::Detail);
-    let (mut spans, mut plain) = (Vec::new(), String::new());
-    for (index, choice) in shown.dialog.bar().into_iter().enumerate() {
-        let asleep = shown.dialog.asleep(choice, state.now);
-        let name = match asleep {
-            true => format!("{} ({})", choice.letter(), choice.label()),
-            false => format!("{} {}", choice.letter(), choice.label()),
-        };
-        let (item, style) = match (has_keys && index == shown.dialog.focus(), asleep) {
-            (true, _) => (format!("[{name}] "), look.focus()),
-            (false, true) => (format!(" {name}  "), look.dim()),
-            (false, false) => (format!(" {name}  "), Style::new()),
-        };
-        plain.push_str(&item);
-        spans.push(Span::styled(item, style));
+    let items: Vec<(String, bool, Style)> = shown
+        .dialog
+        .bar()
+        .into_iter()
+        .enumerate()
+        .map(|(index, choice)| {
+            let asleep = shown.dialog.asleep(choice, state.now);
+            let name = match asleep {
+                true => format!("{} ({})", choice.letter(), choice.label()),
+                false => format!("{} {}", choice.letter(), choice.label()),
+            };
+            let in_focus = has_keys && index == shown.dialog.focus();
+            let style = match (in_focus, asleep) {
+                (true, _) => look.focus(),
+                (false, true) => look.dim(),
+                (false, false) => Style::new(),
+            };
+            (name, in_focus, style)
+        })
+        .collect();
+    let (wide, close) = (spaced(&items, " "), spaced(&items, ""));
+    match (wide.width() <= width, close.width() <= width) {
+        (true, _) => wide,
+        (false, true) => close,
+        (false, false) => Line::raw(fit(&close.to_string(), width)),
     }
-    match plain.trim_end().width() <= width {
-        true => Line::from(spans),
-        false => Line::raw(fit(&plain, width)),
+}
+
+/// The choices on one line, with this around each that has not the focus.
+fn spaced(items: &[(String, bool, Style)], around: &str) -> Line<'static> {
+    let mut spans = Vec::new();
+    for (name, in_focus, style) in items {
+        if !spans.is_empty() {
+            spans.push(Span::raw(" "));
+        }
+        let item = if *in_focus { format!("[{name}]") } else { format!("{around}{name}{around}") };
+        spans.push(Span::styled(item, *style));
     }
+    Line::from(spans)
 }
 
 fn explanation(state: &State, shown: &Shown, look: Look, areas: &Areas) -> Line<'static> {

@@ -71,7 +71,7 @@ impl State {
             'k' => self.go_to(self.place_in_list.saturating_sub(1)),
             ' ' => self.turn(KeyCode::PageDown),
             'a' => self.confirm(),
-            'd' | 'e' | 'r' | 'm' => self.engage(Some(key)),
+            'd' | 'e' | 'p' | 'r' | 'm' => self.engage(Some(key)),
             'g' if self.tab == Tab::Waiting => self.together(),
             'h' => self.switch(),
             '/' => {
@@ -99,7 +99,10 @@ impl State {
             return Vec::new();
         }
         let choosing = matches!(shown.dialog.stage(), Stage::Choosing);
-        let writing = matches!(shown.dialog.stage(), Stage::Denying(_) | Stage::Responding(_) | Stage::Editing(_));
+        let writing = matches!(
+            shown.dialog.stage(),
+            Stage::Denying(_) | Stage::Responding(_) | Stage::Editing(_) | Stage::Adding(_)
+        );
         match key.code {
             _ if writing => return self.key_for_dialog(key),
             KeyCode::Esc if choosing => {

@@ -338,11 +338,13 @@ pub(crate) fn question(detail: wire::HoldDetail) -> Question {
         choices.extend([Choice::Deny, Choice::Approve]);
         // Masked arguments cannot be edited: the mask would run in the secret's place.
         choices.extend([Choice::Edit].into_iter().filter(|_| !hold.in_run && !hold.masked));
+        choices.push(Choice::Payload);
         choices.extend([Choice::Respond].into_iter().filter(|_| !hold.in_run));
         choices.extend([Choice::Remember].into_iter().filter(|_| !hold.in_run && hold.remember != Memory::None));
     }
-    let (title, arguments) = (safe_piece(&hold.title), arguments(&detail));
-    Question { view: view(title, detail), arguments, choices, offers: Vec::new(), fields: Vec::new(), notice: None }
+    let (title, arguments, payload) = (safe_piece(&hold.title), arguments(&detail), hold.payload.clone());
+    let (view, offers, fields) = (view(title, detail), Vec::new(), Vec::new());
+    Question { view, arguments, payload, choices, offers, fields, notice: None }
 }
 
 /// The exact text of the arguments, where it is one; a reader of JSON would have rounded its numbers.

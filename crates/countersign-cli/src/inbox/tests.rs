@@ -428,6 +428,30 @@ fn edited_arguments_are_looked_at_before_they_are_approved() {
     assert_eq!(effects, [Effect::Decide(id(1), holds[0].digest, answer)]);
 }
 
+/// A question from inside a tool is answered with what goes along with the yes, begun from what the tool gave.
+#[test]
+fn a_running_tool_gets_what_goes_along_with_the_yes() {
+    let mut asked = hold(1, "deploy", json!({}));
+    (asked.in_run, asked.masked) = (true, true);
+    asked.payload = Some(countersign::Json::of(&json!({"rows": 9})).unwrap());
+    let mut person = Person::before(std::slice::from_ref(&asked));
+    person.wait(LATER).types("p");
+    person.sees("\"rows\": 9");
+    person.press(KeyCode::F(2));
+    person.sees("Nothing is changed");
+    person.press(KeyCode::Down);
+    person.press(KeyCode::End);
+    person.press(KeyCode::Backspace);
+    person.types("3");
+    person.press(KeyCode::F(2));
+    person.sees("-   \"rows\": 9");
+    person.sees("+   \"rows\": 3");
+    assert_eq!(person.types("a"), [], "it is looked at first");
+    let payload = Some(countersign::Json::of(&json!({"rows": 3})).unwrap());
+    let answer = Answer::Approve { arguments: None, payload, remember: None };
+    assert_eq!(person.wait(LATER).types("a"), [Effect::Decide(id(1), asked.digest, answer)]);
+}
+
 /// The filter, the history and the help change what is seen, and decide nothing.
 #[test]
 fn the_list_can_be_filtered_and_the_past_be_read() {

@@ -60,6 +60,7 @@ const HELP: &[&str] = &[
     "d            deny, with a reason for the agent to read",
     "e            edit the arguments, look at the change, approve it;",
     "             Ctrl-O there opens them in your $EDITOR",
+    "p            approve, and give the tool something along with it",
     "r            answer instead of the tool",
     "m            approve and remember; c, l, u and digits change how",
     "×3           identical calls in one row, decided one by one;",
@@ -244,7 +245,7 @@ fn keys(state: &State) -> &'static str {
         }
         (Mode::List, _) => " jk choose · Enter read · a approve · d deny · e edit · m remember · ? all keys",
         (Mode::Detail, Some(Stage::Denying(_) | Stage::Responding(_))) => " Enter send it · Esc back",
-        (Mode::Detail, Some(Stage::Editing(_))) => {
+        (Mode::Detail, Some(Stage::Editing(_) | Stage::Adding(_))) => {
             " Ctrl-S or F2 look at the change · Ctrl-O in your $EDITOR · Esc back"
         }
         (Mode::Detail, Some(Stage::Remembering(_))) => " ←→ choose · Enter take it · c cover more or less · Esc back",

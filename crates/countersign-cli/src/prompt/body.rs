@@ -41,9 +41,16 @@ pub(super) fn rows(dialog: &Dialog) -> Vec<Row> {
     let mut page = Page { width: dialog.width, rows: Vec::new() };
     match &dialog.stage {
         Stage::Choosing => page.view(&dialog.question.view),
-        Stage::Checking(arguments) => {
-            page.put(Look::Heading, "This is what changes:");
-            page.difference(&pretty(&dialog.question.arguments), &pretty(arguments));
+        Stage::Checking => {
+            if let Some(arguments) = &dialog.change.arguments {
+                page.put(Look::Heading, "This is what changes:");
+                page.difference(&pretty(&dialog.question.arguments), &pretty(arguments));
+            }
+            if let Some(payload) = &dialog.change.payload {
+                page.put(Look::Heading, "The tool gets this along with your yes:");
+                let given = dialog.question.payload.as_ref().map(pretty).unwrap_or_default();
+                page.difference(&given, &pretty(payload));
+            }
         }
         Stage::Remembering(covers) => {
             page.put(Look::Heading, "Choose what to allow from now on. `countersign grants` lists and revokes it.");
@@ -54,7 +61,7 @@ pub(super) fn rows(dialog: &Dialog) -> Vec<Row> {
                 }
             }
         }
-        Stage::Denying(_) | Stage::Responding(_) | Stage::Editing(_) | Stage::Naming(_) => {}
+        Stage::Denying(_) | Stage::Responding(_) | Stage::Editing(_) | Stage::Adding(_) | Stage::Naming(_) => {}
     }
     page.rows
 }

@@ -13,6 +13,8 @@ pub(crate) enum Choice {
     Approve,
     /// Say yes to other arguments.
     Edit,
+    /// Say yes, and give the tool something along with it.
+    Payload,
     /// Answer instead of the tool.
     Respond,
     /// Say yes, and remember it.
@@ -23,6 +25,8 @@ pub(crate) enum Choice {
     ApproveEdited,
     /// Name the fields that must stay the same.
     Fields,
+    /// Say yes, with what was written for the tool.
+    ApproveAlong,
     /// Look at what would cover more than this call.
     Widen,
     /// Say yes, and remember it there.
@@ -35,8 +39,9 @@ impl Choice {
         match self {
             Choice::Leave => 'l',
             Choice::Deny => 'd',
-            Choice::Approve | Choice::ApproveEdited => 'a',
+            Choice::Approve | Choice::ApproveEdited | Choice::ApproveAlong => 'a',
             Choice::Edit => 'e',
+            Choice::Payload => 'p',
             Choice::Respond => 'r',
             Choice::Remember => 'm',
             Choice::Back => 'b',
@@ -54,11 +59,13 @@ impl Choice {
             Choice::Deny => "Deny",
             Choice::Approve => "Approve",
             Choice::Edit => "Edit",
+            Choice::Payload => "Add",
             Choice::Respond => "Respond",
             Choice::Remember => "Remember",
             Choice::Back => "Back",
             Choice::ApproveEdited => "Approve as edited",
             Choice::Fields => "By fields",
+            Choice::ApproveAlong => "Approve with it",
             Choice::Widen => "The whole tool",
             Choice::RememberIn(RememberScope::Session) => "For this session",
             Choice::RememberIn(RememberScope::Global) => "For every session",
@@ -72,11 +79,13 @@ impl Choice {
             Choice::Deny => "The call does not run. You may tell the agent why.",
             Choice::Approve => "Exactly this runs, once.",
             Choice::Edit => "Change the arguments. They are checked and judged again before they run.",
+            Choice::Payload => "Approve, and give the tool something beside its arguments. Shows it first.",
             Choice::Respond => "The call does not run. The agent gets your words as its result.",
             Choice::Remember => "Approve, and allow the same call from now on. Shows the rule first.",
             Choice::Back => "Nothing is decided yet.",
             Choice::ApproveEdited => "Exactly the edited arguments run, once.",
             Choice::Fields => "Name the fields that must stay the same; others may change. Shows the rule first.",
+            Choice::ApproveAlong => "Exactly the call runs, once; the tool gets this along with your yes.",
             Choice::Widen => "Shows the rules that would allow this tool with any arguments. Decides nothing yet.",
             Choice::RememberIn(RememberScope::Session) => "Approve, and do not ask again in this session.",
             Choice::RememberIn(RememberScope::Global) => "Approve, and do not ask again in any session.",
@@ -86,10 +95,11 @@ impl Choice {
     /// Whether it lets something run. Such a choice sleeps until all was shown, and for a moment after.
     pub(crate) fn approves(self) -> bool {
         match self {
-            Choice::Approve | Choice::ApproveEdited | Choice::RememberIn(_) => true,
+            Choice::Approve | Choice::ApproveEdited | Choice::ApproveAlong | Choice::RememberIn(_) => true,
             Choice::Leave
             | Choice::Deny
             | Choice::Edit
+            | Choice::Payload
             | Choice::Respond
             | Choice::Remember
             | Choice::Back

@@ -23,6 +23,8 @@ pub(crate) struct Question {
     pub(crate) view: View,
     /// The arguments as shown, to begin an edit with.
     pub(crate) arguments: Json,
+    /// What the tool or agent gave along, to begin with what is given back.
+    pub(crate) payload: Option<Json>,
     /// What may be chosen; the first has the focus.
     pub(crate) choices: Vec<Choice>,
     /// What may be remembered.
@@ -72,12 +74,23 @@ pub(crate) enum Stage {
     Responding(Input),
     /// Writing other arguments.
     Editing(Input),
-    /// Looking at the edited arguments.
-    Checking(Json),
+    /// Writing what the tool gets along with a yes.
+    Adding(Input),
+    /// Looking at what was written.
+    Checking,
     /// Writing which fields must stay the same.
     Naming(Input),
     /// Looking at the rules that could be made and cover so much.
     Remembering(RememberCovers),
+}
+
+/// What a person wrote to go along with their yes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Change {
+    /// Other arguments.
+    pub(super) arguments: Option<Json>,
+    /// Something for the tool.
+    pub(super) payload: Option<Json>,
 }
 
 /// A question in front of a person.
@@ -85,6 +98,7 @@ pub(crate) enum Stage {
 pub(crate) struct Dialog {
     pub(super) question: Question,
     pub(super) stage: Stage,
+    pub(super) change: Change,
     pub(super) focus: usize,
     pub(super) notice: Option<String>,
     /// The rows of the present stage at the present width.
@@ -105,6 +119,7 @@ impl Dialog {
         let mut dialog = Dialog {
             question,
             stage: Stage::Choosing,
+            change: Change::default(),
             focus: 0,
             notice: None,
             rows: Vec::new(),
@@ -123,7 +138,12 @@ impl Dialog {
     pub(crate) fn bar(&self) -> Vec<Choice> {
         match &self.stage {
             Stage::Choosing => self.question.choices.clone(),
-            Stage::Checking(_) => vec![Choice::Back, Choice::ApproveEdited],
+            Stage::Checking => {
+                let yes = if self.change.arguments.is_some() { Choice::ApproveEdited } else { Choice::ApproveAlong };
+                let more =
+                    [Choice::Edit, Choice::Payload].into_iter().filter(|more| self.question.choices.contains(more));
+                [Choice::Back, yes].into_iter().chain(more).collect()
+            }
             Stage::Remembering(covers) => {
                 let offers = self.offers(covers).map(|offer| Choice::RememberIn(offer.remember.scope));
                 let mut bar: Vec<Choice> = std::iter::once(Choice::Back).chain(offers).collect();
@@ -135,7 +155,9 @@ impl Dialog {
                 }
                 bar
             }
-            Stage::Denying(_) | Stage::Responding(_) | Stage::Editing(_) | Stage::Naming(_) => Vec::new(),
+            Stage::Denying(_) | Stage::Responding(_) | Stage::Editing(_) | Stage::Adding(_) | Stage::Naming(_) => {
+                Vec::new()
+            }
         }
     }
 
@@ -306,25 +328,27 @@ impl Dialog {
     /// Takes pasted text, where text is wanted. Anywhere else it does nothing.
     pub(crate) fn paste(&mut self, text: &str) {
         match &mut self.stage {
-            Stage::Denying(input) | Stage::Responding(input) | Stage::Editing(input) | Stage::Naming(input) => {
+            Stage::Denying(input)
+            | Stage::Responding(input)
+            | Stage::Editing(input)
+            | Stage::Adding(input)
+            | Stage::Naming(input) => {
                 input.paste(text);
             }
-            Stage::Choosing | Stage::Checking(_) | Stage::Remembering(_) => {}
+            Stage::Choosing | Stage::Checking | Stage::Remembering(_) => {}
         }
     }
 
     /// Takes what the person wrote in their own editor, or why they could not.
     pub(crate) fn rewritten(&mut self, written: Result<String, String>, now: Duration) {
-        if !matches!(self.stage, Stage::Editing(_)) {
-            return;
-        }
-        match written {
-            Err(words) => self.notice = Some(words),
-            Ok(text) => {
+        match (written, &mut self.stage) {
+            (Err(words), Stage::Editing(_) | Stage::Adding(_)) => self.notice = Some(words),
+            (Ok(text), Stage::Editing(input) | Stage::Adding(input)) => {
                 // Should it be no JSON, the person goes on from there.
-                self.stage = Stage::Editing(Input::lines(&text));
-                self.edited(&text, now);
+                *input = Input::lines(&text);
+                self.look_at_it(now);
             }
+            _ => return,
         }
         self.disturbed(now);
     }
@@ -335,20 +359,25 @@ impl Dialog {
             return Step::Stop;
         }
         match &mut self.stage {
-            Stage::Choosing | Stage::Checking(_) | Stage::Remembering(_) => self.choosing(key, now),
+            Stage::Choosing | Stage::Checking | Stage::Remembering(_) => self.choosing(key, now),
             Stage::Denying(_) | Stage::Responding(_) | Stage::Naming(_) if key.code == KeyCode::Enter => self.written(),
-            Stage::Editing(input) if is_control(key, 's') || key.code == KeyCode::F(2) => {
-                let text = input.text();
-                self.edited(&text, now)
+            Stage::Editing(_) | Stage::Adding(_) if is_control(key, 's') || key.code == KeyCode::F(2) => {
+                self.look_at_it(now)
             }
-            Stage::Editing(input) if is_control(key, 'o') || key.code == KeyCode::F(4) => Step::Editor(input.text()),
-            Stage::Denying(_) | Stage::Responding(_) | Stage::Editing(_) | Stage::Naming(_)
+            Stage::Editing(input) | Stage::Adding(input) if is_control(key, 'o') || key.code == KeyCode::F(4) => {
+                Step::Editor(input.text())
+            }
+            Stage::Denying(_) | Stage::Responding(_) | Stage::Editing(_) | Stage::Adding(_) | Stage::Naming(_)
                 if key.code == KeyCode::Esc =>
             {
                 self.enter(Stage::Choosing, now);
                 Step::Stay
             }
-            Stage::Denying(input) | Stage::Responding(input) | Stage::Editing(input) | Stage::Naming(input) => {
+            Stage::Denying(input)
+            | Stage::Responding(input)
+            | Stage::Editing(input)
+            | Stage::Adding(input)
+            | Stage::Naming(input) => {
                 input.key(key);
                 self.notice = None;
                 Step::Stay
@@ -357,6 +386,9 @@ impl Dialog {
     }
 
     fn enter(&mut self, stage: Stage, now: Duration) {
+        if matches!(stage, Stage::Choosing) {
+            self.change = Change::default();
+        }
         self.stage = stage;
         self.focus = 0;
         self.notice = None;
@@ -430,18 +462,24 @@ impl Dialog {
             Choice::Approve => Step::Done(Answer::approve()),
             Choice::Deny => self.go(Stage::Denying(Input::line()), now),
             Choice::Respond => self.go(Stage::Responding(Input::line()), now),
-            Choice::Edit => self.go(Stage::Editing(Input::lines(&pretty(&self.question.arguments))), now),
+            Choice::Edit => {
+                let begun = Input::lines(&pretty(self.change.arguments.as_ref().unwrap_or(&self.question.arguments)));
+                self.go(Stage::Editing(begun), now)
+            }
+            Choice::Payload => {
+                let given = self.change.payload.as_ref().or(self.question.payload.as_ref());
+                let begun = Input::lines(&given.map(pretty).unwrap_or_default());
+                self.go(Stage::Adding(begun), now)
+            }
             Choice::Remember if self.question.offers.is_empty() => Step::Offers,
             Choice::Remember => self.go(Stage::Remembering(covered_by(&self.question.offers)), now),
             Choice::Fields => self.go(Stage::Naming(Input::line()), now),
             Choice::Widen => self.go(Stage::Remembering(RememberCovers::Tool), now),
             Choice::Back => self.go(Stage::Choosing, now),
-            Choice::ApproveEdited => match &self.stage {
-                Stage::Checking(arguments) => {
-                    Step::Done(Answer::Approve { arguments: Some(arguments.clone()), payload: None, remember: None })
-                }
-                _ => Step::Stay,
-            },
+            Choice::ApproveEdited | Choice::ApproveAlong => {
+                let Change { arguments, payload } = self.change.clone();
+                Step::Done(Answer::Approve { arguments, payload, remember: None })
+            }
             Choice::RememberIn(scope) => {
                 let Stage::Remembering(covers) = &self.stage else { return Step::Stay };
                 let Some(offer) = self.offers(covers).find(|offer| offer.remember.scope == scope) else {
@@ -476,24 +514,57 @@ impl Dialog {
                     Step::Stay
                 }
             },
-            Stage::Choosing | Stage::Editing(_) | Stage::Checking(_) | Stage::Remembering(_) => Step::Stay,
+            Stage::Choosing | Stage::Editing(_) | Stage::Adding(_) | Stage::Checking | Stage::Remembering(_) => {
+                Step::Stay
+            }
         }
     }
 
-    fn edited(&mut self, text: &str, now: Duration) -> Step {
-        match Json::arguments(text, &Limits::default()) {
-            Ok(arguments) if arguments == self.question.arguments => {
-                self.notice = Some("Nothing is changed yet. Esc goes back.".to_owned());
-                Step::Stay
+    /// Shows what was written, if it says something new.
+    fn look_at_it(&mut self, now: Duration) -> Step {
+        let written = match &self.stage {
+            Stage::Editing(input) => self.edited(&input.text()),
+            Stage::Adding(input) => self.added(&input.text()),
+            _ => return Step::Stay,
+        };
+        match written {
+            Ok(change) => {
+                self.change = change;
+                self.go(Stage::Checking, now)
             }
-            Ok(arguments) => self.go(Stage::Checking(arguments), now),
-            Err(error) => {
-                self.notice = Some(format!("Not yet: {error}"));
+            Err(words) => {
+                self.notice = Some(words);
                 Step::Stay
             }
         }
     }
+
+    fn edited(&self, text: &str) -> Result<Change, String> {
+        let arguments = Json::arguments(text, &Limits::default()).map_err(|error| format!("Not yet: {error}"))?;
+        match arguments == self.question.arguments {
+            true => Err(UNCHANGED.to_owned()),
+            false => Ok(Change { arguments: Some(arguments), ..self.change.clone() }),
+        }
+    }
+
+    fn added(&self, text: &str) -> Result<Change, String> {
+        let text = text.trim();
+        // Plain words are a text. What begins like JSON is meant as JSON.
+        let payload = match Json::ingest(text, Bounds::PAYLOAD) {
+            Ok(payload) => payload,
+            Err(error) if text.is_empty() || text.starts_with(['{', '[', '"']) => {
+                return Err(format!("Not yet: {error}"));
+            }
+            Err(_) => Json::string(text),
+        };
+        match self.question.payload.as_ref() == Some(&payload) {
+            true => Err(UNCHANGED.to_owned()),
+            false => Ok(Change { payload: Some(payload), ..self.change.clone() }),
+        }
+    }
 }
+
+const UNCHANGED: &str = "Nothing is changed yet. Esc goes back.";
 
 fn is_control(key: KeyEvent, letter: char) -> bool {
     key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char(letter)

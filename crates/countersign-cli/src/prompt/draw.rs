@@ -15,6 +15,9 @@ const AROUND: usize = 3;
 /// Rows that the text keeps, however long the explanation is.
 const LEAST: usize = 3;
 
+/// What stands above what is written for the tool.
+pub(crate) const ADDING: &str = "For the tool, beside its arguments: JSON, or plain words.";
+
 /// The smallest screen a question is drawn on.
 pub(crate) const SMALLEST: (usize, usize) = (40, 10);
 
@@ -43,13 +46,14 @@ pub(crate) fn draw(dialog: &mut Dialog, size: (usize, usize), left: Option<Durat
     let mut frame = Frame { width, screen: Screen::default() };
     frame.top(&dialog.question.view.title, left);
     match &dialog.stage {
-        Stage::Choosing | Stage::Checking(_) | Stage::Remembering(_) => frame.reading(dialog, room),
+        Stage::Choosing | Stage::Checking | Stage::Remembering(_) => frame.reading(dialog, room),
         Stage::Denying(input) => frame.writing("Why not? The agent will read this. Empty is allowed.", input, room),
         Stage::Responding(input) => {
             frame.writing("Your answer in place of the tool's: plain words, or JSON.", input, room);
         }
         Stage::Editing(input) => frame.writing("The arguments, as JSON:", input, room),
         Stage::Naming(input) => frame.writing(&dialog.naming(), input, room),
+        Stage::Adding(input) => frame.writing(ADDING, input, room),
     }
     // What was drawn counts as shown, which may have woken a choice.
     let left = size.1.saturating_sub(frame.screen.rows.len() + 1);
@@ -209,12 +213,12 @@ fn look(look: Look) -> Style {
 fn keys(stage: &Stage) -> &'static str {
     match stage {
         Stage::Choosing => " ←→ choose · Enter take it · Space, PgUp turn the page · Ctrl-C stop ",
-        Stage::Checking(_) | Stage::Remembering(_) => {
+        Stage::Checking | Stage::Remembering(_) => {
             " ←→ choose · Enter take it · Space turn the page · Esc back · Ctrl-C stop "
         }
         Stage::Denying(_) | Stage::Responding(_) => " Enter send it · Esc back · Ctrl-C stop ",
         Stage::Naming(_) => " Enter look at the rule · Esc back · Ctrl-C stop ",
-        Stage::Editing(_) => " Ctrl-S or F2 look at the change · Ctrl-O in your $EDITOR · Esc back ",
+        Stage::Editing(_) | Stage::Adding(_) => " Ctrl-S or F2 look at the change · Ctrl-O in your $EDITOR · Esc back ",
     }
 }
 

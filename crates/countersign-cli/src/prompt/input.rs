@@ -1,17 +1,19 @@
 //! Text the person types: one line, or several.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use unicode_width::UnicodeWidthChar as _;
+use unicode_width::UnicodeWidthStr as _;
 
 /// The most a person may type into one field.
 const MOST_CHARS: usize = 64 * 1024;
 
-/// A text with a cursor in it. Holds only characters that are safe to draw.
+/// A text with a cursor in it. Draws only what is safe to draw.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Input {
     chars: Vec<char>,
     cursor: usize,
     many_lines: bool,
+    /// Whether it also holds what cannot be drawn as itself, and shows it escaped.
+    verbatim: bool,
 }
 
 impl Input {
@@ -22,7 +24,14 @@ impl Input {
 
     /// Several lines, beginning with this text.
     pub(crate) fn lines(text: &str) -> Input {
-        Input { chars: text.chars().filter(|char| is_safe(*char)).collect(), cursor: 0, many_lines: true }
+        let chars = text.chars().filter(|char| is_safe(*char)).collect();
+        Input { chars, many_lines: true, ..Input::default() }
+    }
+
+    /// Several lines of whatever was typed, with the cursor behind them.
+    pub(crate) fn verbatim(text: &str) -> Input {
+        let chars: Vec<char> = text.chars().collect();
+        Input { cursor: chars.len(), chars, many_lines: true, verbatim: true }
     }
 
     /// What was typed.
@@ -36,6 +45,11 @@ impl Input {
         match key.code {
             KeyCode::Char(char) if plain => self.insert(char),
             KeyCode::Char('u') => self.delete_line(),
+            KeyCode::Char('w') => self.delete_word(),
+            KeyCode::Char('k') => {
+                let end = self.line_end();
+                self.chars.drain(self.cursor..end);
+            }
             KeyCode::Char('a') => self.cursor = self.line_start(),
             KeyCode::Char('e') => self.cursor = self.line_end(),
             KeyCode::Enter if self.many_lines => self.insert('\n'),
@@ -59,7 +73,8 @@ impl Input {
 
     /// Takes pasted text. In a single line, breaks become blanks; what cannot be drawn is left out.
     pub(crate) fn paste(&mut self, text: &str) {
-        for char in text.replace("\r\n", "\n").replace('\r', "\n").replace('\t', "  ").chars() {
+        let tab = if self.verbatim { "\t" } else { "  " };
+        for char in text.replace("\r\n", "\n").replace('\r', "\n").replace('\t', tab).chars() {
             let char = if char == '\n' && !self.many_lines { ' ' } else { char };
             self.insert(char);
         }
@@ -70,7 +85,8 @@ impl Input {
         let mut rows = vec![String::new()];
         let (mut used, mut place) = (0, (0, 0));
         for (index, char) in self.chars.iter().copied().enumerate() {
-            let columns = char.width().unwrap_or(0);
+            let shown = self.shown(index, char);
+            let columns = shown.width();
             if char != '\n' && used + columns > width.max(2) - 1 {
                 rows.push(String::new());
                 used = 0;
@@ -83,10 +99,10 @@ impl Input {
                     rows.push(String::new());
                     used = 0;
                 }
-                char => {
+                _ => {
                     used += columns;
                     if let Some(row) = rows.last_mut() {
-                        row.push(char);
+                        row.push_str(&shown);
                     }
                 }
             }
@@ -97,9 +113,31 @@ impl Input {
         (rows, place)
     }
 
+    /// Whether nothing is before the cursor that another line begins with.
+    pub(crate) fn on_first_line(&self) -> bool {
+        self.line_start() == 0
+    }
+
+    /// Whether no line follows the one with the cursor.
+    pub(crate) fn on_last_line(&self) -> bool {
+        self.line_end() == self.chars.len()
+    }
+
+    /// A character as it is drawn.
+    fn shown(&self, at: usize, char: char) -> String {
+        match is_safe(char) || is_mark_on(self.before(at), char) {
+            true => char.to_string(),
+            false => countersign::show::escape(&char.to_string()),
+        }
+    }
+
+    fn before(&self, at: usize) -> Option<char> {
+        at.checked_sub(1).and_then(|at| self.chars.get(at)).copied()
+    }
+
     fn insert(&mut self, char: char) {
-        let before = self.cursor.checked_sub(1).and_then(|at| self.chars.get(at)).copied();
-        let wanted = (is_safe(char) || is_mark_on(before, char)) && (char != '\n' || self.many_lines);
+        let drawn = is_safe(char) || is_mark_on(self.before(self.cursor), char);
+        let wanted = (drawn || self.verbatim) && (char != '\n' || self.many_lines);
         if wanted && self.chars.len() < MOST_CHARS {
             self.chars.insert(self.cursor, char);
             self.cursor += 1;
@@ -109,6 +147,16 @@ impl Input {
     fn delete_line(&mut self) {
         let (start, end) = (self.line_start(), self.line_end());
         self.chars.drain(start..end);
+        self.cursor = start;
+    }
+
+    /// Deletes the word before the cursor, and the blanks behind it.
+    fn delete_word(&mut self) {
+        let before = self.chars.iter().take(self.cursor);
+        let blanks = before.clone().rev().take_while(|char| char.is_whitespace()).count();
+        let word = before.rev().skip(blanks).take_while(|char| !char.is_whitespace()).count();
+        let start = self.cursor.saturating_sub(blanks + word);
+        self.chars.drain(start..self.cursor);
         self.cursor = start;
     }
 
@@ -180,6 +228,33 @@ mod tests {
         assert_eq!(input.text(), "> no");
         input.paste("\u{1b}[2J\nx\u{202e}");
         assert_eq!(input.text(), "> [2J xno", "what cannot be drawn is left out");
+    }
+
+    #[test]
+    fn words_and_rests_of_lines_are_deleted() {
+        let control = |char| KeyEvent::new(KeyCode::Char(char), KeyModifiers::CONTROL);
+        let mut input = Input::line();
+        typed(&mut input, "send it  off ");
+        input.key(control('w'));
+        assert_eq!(input.text(), "send it  ");
+        input.key(control('w'));
+        assert_eq!(input.text(), "send ");
+        input.key(control('a'));
+        press(&mut input, KeyCode::Right);
+        input.key(control('k'));
+        assert_eq!(input.text(), "s");
+        input.key(control('w'));
+        input.key(control('w'));
+        assert_eq!(input.text(), "");
+    }
+
+    /// What is said verbatim keeps every character, and none of them paints.
+    #[test]
+    fn what_is_verbatim_is_kept_whole_and_drawn_escaped() {
+        let mut input = Input::verbatim("");
+        input.paste("a\tb\u{1b}[2J\r\n\u{202e}c");
+        assert_eq!(input.text(), "a\tb\u{1b}[2J\n\u{202e}c");
+        assert_eq!(input.rows(40), (vec!["a\\tb\\u{1b}[2J".to_owned(), "\\u{202e}c".to_owned()], (1, 9)));
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod tests;
 pub(crate) use body::Look;
 pub(crate) use choice::Choice;
 pub(crate) use dialog::{Dialog, Offer, Question, Stage, Step};
-pub(crate) use draw::countdown;
+pub(crate) use draw::{ADDING, countdown};
 pub(crate) use editor::edit;
 pub(crate) use input::Input;
 pub(crate) use pick::{Item, Picked, pick};
@@ -48,7 +48,8 @@ pub(crate) async fn put(
     let mut choices = choices(open, &offers);
     choices.extend(also);
     let view = gate.view(open, now).await?;
-    let question = Question { view, arguments: open.call.shown_arguments().clone(), choices, offers, fields, notice };
+    let (arguments, payload) = (open.call.shown_arguments().clone(), open.payload.clone());
+    let question = Question { view, arguments, payload, choices, offers, fields, notice };
     let begin = Instant::now();
     let life: Option<Duration> = open.expires_at.map(|at| now.until(at));
     let left = move || life.map(|life| life.saturating_sub(begin.elapsed()));
@@ -71,6 +72,9 @@ pub(crate) fn agreed(question: &str, else_do: &str) -> Result<bool, Fault> {
 pub(crate) fn in_words(answer: &Answer) -> String {
     match answer {
         Answer::Approve { arguments: Some(_), .. } => "you approve, with other arguments".to_owned(),
+        Answer::Approve { payload: Some(payload), .. } => {
+            format!("you approve, and give along: {}", on_one_line(payload.as_str()))
+        }
         Answer::Approve { remember: Some(_), .. } => "you approve, and want it remembered".to_owned(),
         Answer::Approve { .. } => "you approve".to_owned(),
         Answer::Deny { reason: Some(reason) } => format!("you deny: {}", escape(reason)),
@@ -83,13 +87,14 @@ pub(crate) fn in_words(answer: &Answer) -> String {
 pub(crate) fn choices(open: &Hold, offers: &[Offer]) -> Vec<Choice> {
     let mut choices = vec![Choice::Deny, Choice::Approve];
     if open.in_run() {
+        choices.push(Choice::Payload);
         return choices;
     }
     // Masked arguments cannot be edited: the mask would run in the secret's place.
     if open.call.redacted.is_none() {
         choices.push(Choice::Edit);
     }
-    choices.push(Choice::Respond);
+    choices.extend([Choice::Payload, Choice::Respond]);
     if !offers.is_empty() {
         choices.push(Choice::Remember);
     }

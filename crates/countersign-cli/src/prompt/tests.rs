@@ -28,7 +28,8 @@ fn question(lines: usize) -> Question {
     Question {
         view,
         arguments: Json::of(&serde_json::json!({"path": "a"})).unwrap(),
-        choices: vec![Choice::Deny, Choice::Approve, Choice::Edit, Choice::Respond, Choice::Remember],
+        payload: None,
+        choices: vec![Choice::Deny, Choice::Approve, Choice::Edit, Choice::Payload, Choice::Respond, Choice::Remember],
         offers: vec![
             offer(Remember::session(), "allow delete_file here"),
             offer(Remember::global(), "allow delete_file everywhere"),
@@ -202,6 +203,51 @@ fn edited_arguments_are_shown_before_they_are_approved() {
     assert_eq!(person.press(KeyCode::Char('a')), Step::Done(expected));
 }
 
+/// What goes along with a yes is shown before it goes, alone or beside other arguments, and is JSON where it looks so.
+#[test]
+fn what_goes_along_is_shown_before_it_is_approved() {
+    let save = KeyEvent::new(KeyCode::Char('s'), KeyModifiers::CONTROL);
+    let mut person = Person::before(3);
+    assert_eq!(person.press(KeyCode::Char('p')), Step::Stay);
+    for (typed, notice) in [("", "Not yet"), ("{\"only\": 3", "Not yet")] {
+        person.write(typed);
+        assert_eq!(person.dialog.key(save, person.now), Step::Stay);
+        assert!(person.look().contains(notice), "{}", person.look());
+    }
+    person.write("}");
+    person.dialog.key(save, person.now);
+    let screen = person.look();
+    assert!(screen.contains("gets this along") && screen.contains("+   \"only\": 3"), "{screen}");
+    assert!(screen.contains("[b Back]") && !screen.contains("This is what changes"), "{screen}");
+    assert_eq!(person.press(KeyCode::Char('a')), Step::Stay, "it is looked at first");
+    // Other arguments join what was written already.
+    person.press(KeyCode::Char('e'));
+    person.dialog.paste("");
+    person.press(KeyCode::Down);
+    person.press(KeyCode::End);
+    person.press(KeyCode::Backspace);
+    person.write("b\"");
+    person.dialog.key(save, person.now);
+    let screen = person.look();
+    assert!(screen.contains("+   \"path\": \"ab\"") && screen.contains("+   \"only\": 3"), "{screen}");
+    person.wait(LATER);
+    let json = |value: serde_json::Value| Some(Json::of(&value).unwrap());
+    let (arguments, payload) = (json(serde_json::json!({"path": "ab"})), json(serde_json::json!({"only": 3})));
+    let both = Answer::Approve { arguments, payload, remember: None };
+    assert_eq!(person.press(KeyCode::Char('a')), Step::Done(both));
+    // Gone back, nothing of it is left.
+    let mut person = Person::before(3);
+    person.press(KeyCode::Char('p'));
+    person.write("plain words");
+    person.dialog.key(save, person.now);
+    person.wait(LATER);
+    let payload = Some(Json::string("plain words"));
+    assert_eq!(person.dialog.change.payload, payload);
+    assert_eq!(person.press(KeyCode::Esc), Step::Stay);
+    person.wait(LATER);
+    assert_eq!(person.press(KeyCode::Char('a')), Step::Done(Answer::approve()));
+}
+
 /// B65: the rule is shown before it is made.
 #[test]
 fn a_grant_is_shown_as_a_rule_first() {
@@ -309,7 +355,7 @@ fn a_narrow_window_cuts_neither_choices_nor_notices() {
     for size in [(40, 10), (40, 14), (60, 12)] {
         let mut person = Person::before(30);
         person.size = size;
-        for (stage, keys) in [(None, 5), (Some('m'), 5)] {
+        for (stage, keys) in [(None, 6), (Some('m'), 5)] {
             stage.map(|stage| person.press(KeyCode::Char(stage)));
             for _ in 0..keys {
                 let screen = person.look();
@@ -329,7 +375,7 @@ fn a_narrow_window_cuts_neither_choices_nor_notices() {
         person.dialog.notify("x".repeat(10_000));
         assert!(person.look().contains('…'), "what does not fit is cut with a sign");
     }
-    for stage in ['d', 'e', 'r'] {
+    for stage in ['d', 'e', 'p', 'r'] {
         let mut person = Person::before(3);
         person.size = (40, 10);
         person.press(KeyCode::Char(stage));
@@ -339,7 +385,7 @@ fn a_narrow_window_cuts_neither_choices_nor_notices() {
 
 #[test]
 fn control_c_stops_at_every_stage() {
-    for stage in ['d', 'e', 'r', 'm'] {
+    for stage in ['d', 'e', 'p', 'r', 'm'] {
         let mut person = Person::before(3);
         person.press(KeyCode::Char(stage));
         let stop = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);

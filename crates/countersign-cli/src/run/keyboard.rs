@@ -1,4 +1,4 @@
-//! Lines from standard input, read only while one is wanted.
+//! Lines from standard input as they come, read only while one is wanted.
 //!
 //! A reader that waits on a thread of its own would take the keys that a question is waiting for. This one waits for
 //! the input to be readable and can be dropped at any moment.

@@ -3,6 +3,8 @@
 mod elsewhere;
 mod history;
 mod keyboard;
+mod line;
+mod past;
 mod scene;
 mod talk;
 mod teller;
@@ -11,6 +13,7 @@ mod typist;
 pub(crate) use elsewhere::{There, settle};
 pub(crate) use history::show as show_history;
 pub(crate) use keyboard::Keyboard;
+pub(crate) use past::Past;
 pub(crate) use scene::{Scene, all_sessions, open_store};
 pub(crate) use talk::{Asking, Talk};
 pub(crate) use typist::Typist;

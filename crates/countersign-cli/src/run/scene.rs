@@ -9,7 +9,7 @@ use countersign_agent::config::{self, Client, Makings};
 use countersign_agent::model::{Lines, Manual, Model, ModelError, Scripted};
 use countersign_agent::{Agent, Listed, RunError};
 
-use super::{Attended, There, Typist};
+use super::{Attended, Past, There, Typist};
 use crate::agents::{base, model_of, processes, workspace};
 use crate::commands::RunArgs;
 use crate::desk::begin_gate;
@@ -32,6 +32,9 @@ pub(crate) struct Scene {
     pub(crate) there: Option<There>,
     /// What is to be said, once it is known which words name an agent.
     pub(crate) prompt: Option<String>,
+    home: Home,
+    /// The address of the store.
+    address: String,
     /// Puts changed rules in force while we run.
     _watcher: Option<Watcher>,
 }
@@ -63,7 +66,12 @@ impl Scene {
         let backdrop =
             Backdrop { settings: &settings, home: &home, address: &address, gate: &gate, toolsets: &toolsets };
         let agent = make_agent(args, &backdrop, &name, typist)?;
-        Ok(Scene { agent, gate, there, prompt, _watcher })
+        Ok(Scene { agent, gate, there, prompt, home, address, _watcher })
+    }
+
+    /// What was typed at a prompt of this name before.
+    pub(crate) fn past(&self, name: &str) -> Past {
+        Past::of(&self.home, &self.address, name)
     }
 }
 

@@ -14,6 +14,8 @@ use tokio::sync::{Notify, mpsc};
 
 use super::Attended;
 use super::keyboard::Keyboard;
+use super::line::Line;
+use super::past::Past;
 use super::teller::Teller;
 use super::typist::Wanted;
 use crate::commands::{Form, open_holds};
@@ -26,12 +28,18 @@ use crate::signals::Signals;
 /// Events kept while a question is on the screen. Beyond that the run's own feed keeps some, then says so.
 const BACKLOG: usize = 10_000;
 
+/// What stands before a line that a person types for a model.
+const MODEL: &str = "model> ";
+
 /// One person's side of a conversation.
 pub(crate) struct Talk {
     gate: Gate,
     asking: Asking,
     pub(crate) teller: Teller,
     pub(crate) keyboard: Keyboard,
+    /// Where what the person says is typed, and what they type for a model. None where nobody sits at a terminal.
+    said: Option<Line>,
+    played: Option<Line>,
     signals: Signals,
     wishes: mpsc::UnboundedReceiver<Wanted>,
     /// The line that a model waits for, and whether the person was told.
@@ -76,12 +84,16 @@ impl Talk {
         asking: Asking,
         form: Form,
         wishes: mpsc::UnboundedReceiver<Wanted>,
+        past: impl Fn(&str) -> Past,
     ) -> io::Result<Talk> {
+        let line = |prompt, name| (attended == Attended::Yes).then(|| Line::new(prompt, past(name)));
         Ok(Talk {
             gate,
             asking,
             teller: Teller::new(form, attended == Attended::Yes),
             keyboard: Keyboard::default(),
+            said: line("you> ", "you"),
+            played: line(MODEL, "model"),
             signals: Signals::listen()?,
             wishes,
             wanted: None,
@@ -95,23 +107,16 @@ impl Talk {
         })
     }
 
-    /// Reads what the person says next; none when they are done. An error when they stop.
+    /// Reads what the person at the terminal says next; none when they are done. An error when they stop.
     pub(crate) async fn listen(&mut self) -> Result<Option<String>, Fault> {
         loop {
-            out::say_part(out::paint(BOLD, "you> "));
             let line = tokio::select! {
                 biased;
-                () = self.signals.any() => {
-                    out::say("");
-                    return Err(Fault::interrupted("stopped"));
-                }
-                line = self.keyboard.line() => line?,
+                () = self.signals.any() => return Err(Fault::interrupted("stopped")),
+                line = next_line(&mut self.said, &mut self.keyboard) => line?,
             };
             match line {
-                None => {
-                    out::say("");
-                    return Ok(None);
-                }
+                None => return Ok(None),
                 Some(line) if line.trim() == "/quit" => return Ok(None),
                 Some(line) if line.trim().is_empty() => {}
                 Some(line) => return Ok(Some(line)),
@@ -165,7 +170,7 @@ impl Talk {
                     self.wanted = Some(wanted);
                     self.wanted_told = false;
                 }
-                line = self.keyboard.line(), if self.wanted.is_some() => self.typed(line?),
+                line = next_line(&mut self.played, &mut self.keyboard), if self.wanted.is_some() => self.typed(line?),
             }
         }
         Ok(())
@@ -341,7 +346,9 @@ impl Talk {
             for line in &wanted.news {
                 out::say(format_args!("  {}", out::paint(DIM, line)));
             }
-            out::say_part(out::paint(BOLD, "model> "));
+            if self.played.is_none() {
+                out::say_part(out::paint(BOLD, MODEL));
+            }
         }
         self.wanted = Some(wanted);
         Ok(())
@@ -352,6 +359,14 @@ impl Talk {
         if let (Some(wanted), Some(line)) = (self.wanted.take(), line) {
             let _ = wanted.reply.send(line);
         }
+    }
+}
+
+/// The next line: edited at a terminal, or as it comes through a pipe.
+async fn next_line(line: &mut Option<Line>, keyboard: &mut Keyboard) -> io::Result<Option<String>> {
+    match line {
+        Some(line) => line.read().await,
+        None => keyboard.line().await,
     }
 }
 

@@ -97,6 +97,58 @@ fn what_is_broken_is_named_with_what_to_do() {
     assert!(ran.stderr.contains("3 checks failed"), "{}", ran.stderr);
 }
 
+/// B135: holds that expire before anybody can read them are told, whoever cuts them short.
+#[test]
+fn short_expiries_are_told() {
+    let bed = Bed::new();
+    let of = |text: &str| {
+        let config = bed.write("c.yml", &format!("listen: '{}'\n{text}", free()));
+        doctor(&bed, &["--config", config.to_str().unwrap()])
+    };
+    check(&of("policy: { rules: [{ id: pay, ask: pay }] }\n").expect(0), "expiry", "ok", "time to decide", "");
+    let short = "policy: { rules: [{ id: pay, ask: pay, expires_after: 5s }] }\n";
+    check(&of(short).expect(0), "expiry", "warn", "rule `pay`: its holds expire after 5 s", "`expires_after`");
+    let ran = of("policy: { expires_after: 20s }\n").expect(0);
+    check(&ran, "expiry", "warn", "rule `otherwise`: its holds expire after 20 s", "");
+    let agents = "agents: { a: { timeout: 1h, approval_timeout: 30s }, b: { timeout: 10s }, c: { timeout: 1h } }\n";
+    let ran = of(agents).expect(0);
+    check(&ran, "expiry", "warn", "agent `a`: its holds expire after 30 s; agent `b`: its holds expire after 10 s", "");
+    assert!(!finding(&ran, "expiry").1.contains("`c`"), "{ran:?}");
+    // A run that ends with its hold, or before it, is refused as a whole.
+    let ran = of("agents: { a: { timeout: 5m, approval_timeout: 5m } }\n").expect(1);
+    check(&ran, "config", "fail", "`approval_timeout` must be less than `timeout`", "");
+}
+
+/// Whatever is less careful than the defaults is told in one line, and what others may write or reach.
+#[test]
+fn loosened_defaults_are_told() {
+    let bed = Bed::new();
+    let of = |text: &str| {
+        let config = bed.write("c.yml", text);
+        std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o600)).unwrap();
+        (doctor(&bed, &["--config", config.to_str().unwrap()]), config)
+    };
+    let (ran, config) = of("policy: { otherwise: ask }\n");
+    check(&ran, "safe defaults", "ok", "none", "");
+    for (text, says) in [
+        ("policy: { otherwise: allow }\n", "`otherwise: allow`"),
+        ("policy: { preset: allow-all }\n", "`otherwise: allow`"),
+        ("policy: { unattended: allow }\n", "`unattended: allow`"),
+        ("policy: { in_client: allow }\n", "`in_client: allow`"),
+        ("server: { dangerously_run_tools_as_server: true }\n", "`dangerously_run_tools_as_server`"),
+        ("mcp_servers: { files: { command: x, trust_hints: true } }\n", "the server `files`"),
+        ("fetch: { allow: 10.0.0.5 }\n", "`fetch.allow` opens 10.0.0.5"),
+    ] {
+        check(&of(text).0, "safe defaults", "warn", says, "not needed");
+    }
+    let (ran, _) = of("listen: '0.0.0.0:7117'\n");
+    check(&ran, "listen address", "warn", "from other machines", "--tls-cert");
+    assert!(!ran.json().to_string().contains("policy place"), "{ran:?}");
+    std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o666)).unwrap();
+    let ran = doctor(&bed, &["--config", config.to_str().unwrap()]);
+    check(&ran, "policy place", "warn", "others may write", "chmod go-w");
+}
+
 /// Rules that can never matter are a warning, and a file that nobody accepted says so.
 #[test]
 fn odd_rules_and_untrusted_files_are_told() {

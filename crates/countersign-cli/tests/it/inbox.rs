@@ -94,6 +94,36 @@ fn a_call_is_denied_with_a_reason_on_a_file() {
     assert_eq!(screen.ends().1, 0);
 }
 
+/// B31: what a person gives along with a yes reaches the tool: one that begins to run, and one that asks while it runs.
+#[test]
+fn what_goes_along_with_a_yes_reaches_the_tool() {
+    use countersign::{Answer, Definition, Json, Policy, Proposal};
+    const SAVE: &str = "\u{13}";
+    let (bed, runtime) = (Bed::new(), Runtime::new().unwrap());
+    let agent = runtime.block_on(async {
+        let gate = Gate::builder().policy(Policy::ask_all()).store(bed.store().await).decided_elsewhere();
+        gate.build().unwrap()
+    });
+    let deploy = countersign::tool::tool(Definition::new("deploy", ""), |running| async move {
+        let begun = running.payload().cloned();
+        let asked = running.confirm("delete 9 rows?", &json!({ "rows": 9 })).await?;
+        let Answer::Approve { payload, .. } = asked.answer else { panic!("a no is an error") };
+        Ok(Json::of(&json!([begun, payload])).unwrap())
+    });
+    let called = runtime.spawn(async move { agent.call(&deploy, Proposal::new("deploy", "{}").session("s1")).await });
+    let mut screen = inbox_of(&bed, WIDE);
+    screen.sees("1 call waits").sees("deploy (cs1c:").types("p").sees("For the tool, beside its arguments");
+    screen.types("slowly").sees("slowly").types(SAVE).sees("+ \"slowly\"").sees(" a Approve with it ").types("a");
+    screen.sees("deploy: approved").sees("delete 9 rows?").types("p").sees("\"rows\": 9");
+    // To the end of the number, behind `"rows": `.
+    screen.types("\u{1b}[B\u{1b}[F\u{7f}3").types(SAVE).sees("+   \"rows\": 3").sees(" a Approve with it ").types("a");
+    screen.sees("Nothing waits for a decision.").types("q");
+    assert_eq!(screen.ends().1, 0);
+    let call = runtime.block_on(called).unwrap().unwrap();
+    let Some(countersign::call::Outcome::Succeeded { output }) = &call.outcome else { panic!("{call:?}") };
+    assert_eq!(output.value(), json!(["slowly", { "rows": 3 }]));
+}
+
 /// The same call is read again in a window of another size; one that is too small says so and approves nothing.
 #[test]
 fn another_size_is_another_picture() {

@@ -120,7 +120,8 @@ async fn the_log_is_as_long_and_of_the_form_that_was_asked_for() {
     bed.run(["holds", "--log", "xml"]).expect(2);
 }
 
-/// Traces show the path of a call by its ids and states, and nothing of what is in it.
+/// Traces show the path of a call by its ids and states, and of a request by its route and status; nothing of what is in
+/// them.
 #[cfg(feature = "otlp")]
 #[tokio::test(flavor = "multi_thread")]
 async fn traces_show_the_path_of_a_call_and_nothing_in_it() {
@@ -133,5 +134,12 @@ async fn traces_show_the_path_of_a_call_and_nothing_in_it() {
     for told in ["submit", "decide", "claim", "outcome", "call_", "hold_", "pending", "succeeded", "countersign"] {
         assert!(traces.contains(told), "{told}: {traces}\n{log}");
     }
+    for told in ["POST /v1/calls/{id}/claim", "http.route", "/v1/holds/{id}/decisions", "http.request.method"] {
+        assert!(traces.contains(told), "{told}: {traces}");
+    }
+    for status in [200, 202, 400, 401] {
+        assert!(receiver.has_number("http.response.status_code", status), "{status}: {traces}");
+    }
+    assert!(!receiver.has_number("http.response.status_code", 500), "{traces}");
     tells_none_of(&traces, &secrets);
 }

@@ -11,6 +11,7 @@ mod demo_inbox;
 #[cfg(unix)]
 mod doctor;
 mod faults;
+mod fetch;
 #[cfg(unix)]
 mod gateway;
 #[cfg(unix)]
@@ -56,6 +57,8 @@ mod policy;
 #[cfg(unix)]
 mod remote;
 mod run;
+#[cfg(unix)]
+mod run_model;
 mod run_remote;
 #[cfg(unix)]
 mod run_terminal;
@@ -64,6 +67,8 @@ mod screen;
 #[cfg(unix)]
 mod serve;
 mod serve_agents;
+#[cfg(unix)]
+mod surfaces;
 #[cfg(unix)]
 mod terminal;
 #[cfg(target_os = "linux")]

@@ -83,3 +83,24 @@ fn a_server_that_is_nowhere_is_a_mistake_in_the_file() {
     assert!(ran.stderr.contains("names the MCP server `fils`"), "{ran:?}");
     assert!(ran.stderr.contains("there is `files`"), "{ran:?}");
 }
+
+/// B134: what a server offers is linted too, at the place of the server in the file. Its words are not the user's, so
+/// they fail nothing; a server that cannot be asked does.
+#[test]
+fn the_tools_of_a_server_are_linted() {
+    let folder = Bed::new();
+    let bed = scene(&fixture(&folder));
+    let ran = bed.say("tools lint --config run.yml --json").expect(0);
+    let findings = ran.json()["findings"].as_array().unwrap().clone();
+    let text = findings.iter().find(|finding| finding["place"] == "text").unwrap_or_else(|| panic!("{ran:?}"));
+    assert_eq!(text["tool"], serde_json::json!({ "server": "files", "name": "echo" }), "{ran:?}");
+    assert_eq!((&text["file"], &text["line"], &text["column"]), (&"run.yml".into(), &5.into(), &3.into()));
+    let ran = bed.say("tools lint --config run.yml").expect(0);
+    assert!(ran.stdout.contains("run.yml:5:3: files/echo at `text`: it is not described"), "{ran:?}");
+    let alone = bed.say("tools lint --no-servers --config run.yml --json").expect(0);
+    assert_eq!(alone.json()["findings"], serde_json::json!([]), "{alone:?}");
+
+    let ran = scene("{ command: no-such-program-here }").say("tools lint --config run.yml --json").expect(2);
+    assert!(ran.json()["tools"].as_u64() > Some(5) && ran.stderr.contains("no-such-program-here"), "{ran:?}");
+    scene("{ command: no-such-program-here }").say("tools lint --no-servers --config run.yml").expect(0);
+}

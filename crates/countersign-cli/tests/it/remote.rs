@@ -2,12 +2,15 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
+use std::sync::Arc;
 
+use countersign::signer::Signer;
+use countersign::store::Op;
 use countersign_api::client::{Client, Told};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::bed::Bed;
+use crate::bed::{Bed, gate, submit};
 use crate::serve::{Serving, ask, propose, token};
 use crate::terminal::{ENTER, Terminal};
 
@@ -159,4 +162,31 @@ fn a_client_makes_and_revokes_tokens() {
         assert_eq!(client.insights(24).await.unwrap().holds.opened, 0);
         assert_eq!(client.health().await.unwrap(), client.ready().await.unwrap());
     });
+}
+
+/// What another process signed on the same store, with its own key, is known to the server; what a stranger signed is
+/// verified and told.
+#[test]
+fn keys_of_other_processes_are_known_to_the_server() {
+    let (_runtime, bed, server) = setting();
+    let auditor = token(&bed, "auditor", "eve");
+    // Another home, and so another key.
+    let neighbour = Bed::new();
+    neighbour.run(["halt", "--store", &bed.url()]).expect(0);
+    neighbour.run(["resume", "--store", &bed.url()]).expect(0);
+    let verify = |bed: &Bed| ask(bed, &auditor, &server.url, &["audit", "verify", "--json"]).expect(0);
+    let ran = verify(&bed);
+    let own = std::fs::read_to_string(neighbour.data().join("signing.key")).unwrap();
+    let own = Signer::from_secret(&own).unwrap().public_key();
+    assert!(ran.json()["keys"].as_array().unwrap().contains(&own.into()), "{ran:?}");
+    assert!(!ran.stderr.contains("does not list"), "{ran:?}");
+    let stranger = Arc::new(Signer::generate().unwrap());
+    Runtime::new().unwrap().block_on(async {
+        let store = bed.store().await;
+        submit(&gate(&store, "otherwise: ask\n"), "pay", "{}").await;
+        store.run(Op::Checkpoint { signer: Arc::clone(&stranger) }).await.unwrap();
+    });
+    let ran = verify(&bed);
+    assert!(ran.stderr.contains(&format!("does not list: {}", stranger.public_key())), "{ran:?}");
+    assert_eq!(ran.stderr.matches("does not list").count(), 1, "{ran:?}");
 }

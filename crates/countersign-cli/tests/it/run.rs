@@ -307,15 +307,21 @@ fn another_provider_needs_its_own_key() {
     assert_eq!(ran.stdout, "Other.\n", "a name alone is one of the configured provider: {ran:?}");
 }
 
-/// B134: findings in configured tools fail; built-in tools have none.
+/// B134: findings in configured tools fail, and say where in the file; built-in tools have none.
 #[test]
 fn tools_are_linted() {
     let bed = Bed::new();
     assert_eq!(bed.say("tools lint --json").expect(0).json()["findings"], serde_json::json!([]));
-    bed.write("tools.yml", "tools: [{ name: run, run: { command: [\"true\"] } }]\n");
+    let good = "{ name: find_orders, description: 'Finds the orders of one customer, newest first.', \
+                input_schema: { type: object }, client: true }";
+    bed.write("tools.yml", &format!("tools:\n  - {good}\n  -\n    name: run\n    run: {{ command: [\"true\"] }}\n"));
     let ran = bed.say("tools lint --config tools.yml --json").expect(1);
-    let kinds: Vec<Value> = ran.json()["findings"].as_array().unwrap().iter().map(|f| f["kind"].clone()).collect();
-    assert!(kinds.contains(&"no_description".into()), "{ran:?}");
+    let findings = ran.json()["findings"].as_array().unwrap().clone();
+    assert!(findings.iter().any(|finding| finding["kind"] == "no_description"), "{ran:?}");
+    for finding in findings {
+        let at = (&finding["file"], &finding["line"], &finding["column"]);
+        assert_eq!(at, (&"tools.yml".into(), &4.into(), &5.into()), "{finding}");
+    }
     let ran = bed.say("tools lint --config tools.yml").expect(1);
-    assert!(ran.stdout.contains("it has no description"), "{ran:?}");
+    assert!(ran.stdout.contains("tools.yml:4:5: run: it has no description"), "{ran:?}");
 }

@@ -354,3 +354,86 @@ fn a_decision_made_elsewhere_closes_the_question() {
     assert!(shown.contains("was approved elsewhere"), "{shown}");
     assert_eq!(read(bed.work().join("a.txt")), "hello");
 }
+
+const UP: &str = "\x1b[A";
+const LEFT: &str = "\x1b[D";
+
+/// Without colour, so that prompt and line stand side by side in what is written.
+fn plainly(bed: &Bed, rest: &[&str]) -> Terminal {
+    let mut command = bed.command([&["run", "--config", "run.yml"], rest].concat());
+    command.env("NO_COLOR", "1");
+    Terminal::of(command, (120, 40))
+}
+
+/// What was typed comes back with the arrow keys, is mended in place, and is there in the next conversation, too.
+#[test]
+fn a_line_is_edited_and_comes_back() {
+    let bed = scene(ASKS, "turns: [{ text: One. }, { text: Two. }, { text: Three. }]\n");
+    let mut terminal = plainly(&bed, &["--session", "s1"]);
+    // The cursor goes back over `ose` to put the missing letter in.
+    terminal.sees("you> ").types("clse").sees("you> clse").types(LEFT).types(LEFT).types("o").sees("you> close");
+    terminal.types(ENTER).sees("One.").sees("you> ").types(" secret\r").sees("Two.").sees("you> ");
+    terminal.types(UP).sees("you> close").types(" it\r").sees("Three.").sees("you> ").types("dra").sees("you> dra");
+    terminal.types(UP).sees("you> close it").types(UP).sees("you> close").types(UP).types(DOWN).sees("you> close it");
+    terminal.types(DOWN).sees("you> dra").types("\x15/quit\r");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!(said(&bed, "s1"), ["close", " secret", "close it"]);
+    let mut terminal = plainly(&bed, &["--session", "s2"]);
+    terminal.sees("you> ").types(UP).sees("/quit").types(UP).sees("you> close it").types(CONTROL_C);
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 130, "{shown}");
+    let folder = bed.data().join("history");
+    let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    assert_eq!(read(&files[0]), "\"close\"\n\"close it\"\n\"/quit\"\n");
+    for (path, mode) in [(&folder, 0o700), (&files[0], 0o600)] {
+        use std::os::unix::fs::PermissionsExt as _;
+        assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, mode, "{}", path.display());
+    }
+}
+
+/// What a person said in a session, as it is written down.
+fn said(bed: &Bed, session: &str) -> Vec<String> {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let principal = countersign::Path::session("").principal;
+        let reader = countersign_agent::SessionReader::open(bed.store().await, principal, session).await;
+        let entries = reader.unwrap().unwrap().entries("main", 0, 100).await.unwrap();
+        let said = entries.iter().filter_map(|entry| match entry {
+            countersign_agent::Entry::User { text, .. } => Some(text.to_string()),
+            _ => None,
+        });
+        said.collect()
+    })
+}
+
+/// What is pasted is one thing said, however many lines it has; nothing in it paints, and nothing is left out of it.
+#[test]
+fn what_is_pasted_is_said_whole() {
+    let bed = scene(ASKS, "turns: [{ text: One. }]\n");
+    let mut terminal = plainly(&bed, &["--session", "s1"]);
+    terminal
+        .sees("you> ")
+        .types("\x1b[200~fix\tthis:\nx\u{202e}y\x1b[201~")
+        .sees("you> fix\\tthis:")
+        .sees("x\\u{202e}y");
+    terminal.types("\r").sees("One.").sees("you> ").types("\x04");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    assert!(!shown.contains('\u{202e}'), "{shown:?}");
+    assert_eq!(said(&bed, "s1"), ["fix\tthis:\nx\u{202e}y"]);
+}
+
+/// A line that a person plays the model with is edited like any other, and kept apart from what they say.
+#[test]
+fn a_played_line_is_edited_and_kept_apart() {
+    let bed = scene(ASKS, SCRIPT);
+    let mut terminal = plainly(&bed, &["--manual"]);
+    terminal.sees("you> ").types("hello\r").sees("model> ").types("say hy").sees("model> say hy").types("\x7fi\r");
+    terminal.sees("you> ").types("again\r").sees("model> ").types(UP).sees("model> say hi").types(ENTER);
+    terminal.sees("you> ").types(UP).sees("you> again").types("\x15\x04");
+    let (shown, code) = terminal.ends();
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!(shown.matches("hi\r\n").count(), 2, "said twice: {shown:?}");
+}

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::routing;
-use countersign::CallId;
 use countersign::event::{Event, EventName};
 use countersign::store::EventFilter;
+use countersign::{CallId, audit};
 use countersign_api::wire::{self, Page};
 use serde::Deserialize;
 
@@ -24,8 +24,13 @@ pub(super) fn routes() -> Vec<Route> {
             .query(&["session", "call"]),
         get("/v1/audit/checkpoints", Auditor::ROLES, routing::get(checkpoints), "Lists signed checkpoints.")
             .lists::<wire::Event>(),
-        get("/v1/keys", Auditor::ROLES, routing::get(keys), "Lists the keys that sign the record.")
-            .answers::<wire::Keys>("200"),
+        get(
+            "/v1/keys",
+            Auditor::ROLES,
+            routing::get(keys),
+            "Lists the keys that sign the record, those of other servers on its store too.",
+        )
+        .answers::<wire::Keys>("200"),
     ]
 }
 
@@ -57,11 +62,11 @@ async fn checkpoints(State(app): State<App>, _caller: Auditor, list: List) -> An
     Ok(Json(page))
 }
 
-async fn keys(State(app): State<App>, _caller: Auditor) -> Json<wire::Keys> {
-    let key = |signer: &Arc<countersign::signer::Signer>| wire::Key {
-        kind: "ed25519".to_owned(),
-        key: signer.public_key(),
-        current: true,
-    };
-    Json(wire::Keys { keys: app.signer.iter().map(key).collect() })
+/// The key of this server, and of every process that ever signed on its store.
+async fn keys(State(app): State<App>, _caller: Auditor) -> Answer<Json<wire::Keys>> {
+    let own = app.signer.as_ref().map(|signer| signer.public_key());
+    let mut all = audit::keys(&**app.store()).await?;
+    all.extend(own.clone());
+    let key = |key: String| wire::Key { kind: "ed25519".to_owned(), current: own.as_ref() == Some(&key), key };
+    Ok(Json(wire::Keys { keys: all.into_iter().map(key).collect() }))
 }

@@ -99,6 +99,37 @@ async fn the_record_is_read_in_pages_by_auditors() {
     assert_eq!(auditor.get("/v1/keys").await.expect(200)["keys"][0]["key"], stage.signer.public_key());
 }
 
+/// Nodes on one database sign with keys of their own; each lists the keys of all, so that whoever reads the record at
+/// one of them knows who signed.
+#[tokio::test]
+async fn every_node_lists_the_keys_of_all() {
+    let test = countersign_testkit::stores::Kind::Postgres.fresh().await.unwrap();
+    let one = Stage::over(test.store(), crate::stage::POLICY).await;
+    let agent = one.agent().await;
+    agent.submit("read_file", json!({ "n": 1 })).await.expect(200);
+    one.gate.checkpoint().await.unwrap();
+    let other = Stage::over(test.store(), crate::stage::POLICY).await;
+    other.also(&agent).submit("read_file", json!({ "n": 2 })).await.expect(200);
+    other.gate.checkpoint().await.unwrap();
+    let gone = one.signer.public_key();
+    one.end().await;
+    let third = Stage::over(test.store(), crate::stage::POLICY).await;
+    for (stage, own) in [(&other, &other.signer), (&third, &third.signer)] {
+        let auditor = stage.with(Role::Auditor, "eve").await;
+        let keys = auditor.get("/v1/keys").await.expect(200);
+        let listed: Vec<&str> = keys["keys"].as_array().unwrap().iter().map(|key| text(key, "key")).collect();
+        assert!(listed.contains(&gone.as_str()) && listed.contains(&other.signer.public_key().as_str()), "{keys}");
+        let current: Vec<&serde_json::Value> =
+            keys["keys"].as_array().unwrap().iter().filter(|key| key["current"] == true).collect();
+        assert_eq!(current.len(), 1, "{keys}");
+        assert_eq!(text(current[0], "key"), own.public_key());
+        let signed = auditor.get("/v1/audit/checkpoints").await.expect(200);
+        for checkpoint in signed["items"].as_array().unwrap() {
+            assert!(listed.contains(&text(&checkpoint["body"], "key")), "{checkpoint}");
+        }
+    }
+}
+
 /// What the policy says, what people say and how long they take is counted.
 #[tokio::test]
 async fn verdicts_and_decisions_are_counted() {

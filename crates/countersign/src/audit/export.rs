@@ -12,7 +12,7 @@ use crate::audit::log::{Log, OfStore, Readable};
 use crate::digest::push_hex;
 use crate::event::{Event, EventName};
 use crate::signer::Signer;
-use crate::store::{Failure, Op, Store, StoreError};
+use crate::store::{Failure, Store, StoreError};
 
 /// What to export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,8 +62,7 @@ pub async fn export(
     out: &mut (dyn Write + Send),
 ) -> Result<Exported, ExportError> {
     if let Some(signer) = signer {
-        let op = Op::Checkpoint { signer: Arc::clone(signer) };
-        store.run(op).await.map_err(ExportError::Checkpoint)?;
+        super::checkpoint(store, signer).await.map_err(ExportError::Checkpoint)?;
     }
     write(&OfStore(store), signer, options, out).await
 }

@@ -32,6 +32,7 @@ mod body;
 mod export;
 mod file;
 mod frame;
+mod keys;
 mod log;
 mod order;
 mod problem;
@@ -43,6 +44,7 @@ mod walk;
 
 pub use export::{ExportError, ExportOptions, Exported, export, export_log};
 pub use file::verify;
+pub use keys::{checkpoint, keys};
 pub use log::Readable;
 pub use problem::{Problem, What};
 pub use report::{ChainReport, ClockStep, Report};

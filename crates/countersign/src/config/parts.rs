@@ -67,6 +67,8 @@ pub struct ToolConfig {
     pub run: ToolRun,
     /// How long its program may run.
     pub timeout: Option<Duration>,
+    /// Where it stands in the file: line and column, from 1.
+    pub at: (usize, usize),
 }
 
 /// How a custom tool runs.
@@ -101,6 +103,8 @@ pub struct McpServerConfig {
     pub headers: BTreeMap<String, Secret>,
     /// Whether what it claims about its tools may loosen.
     pub trust_hints: bool,
+    /// Where it stands in the file: line and column, from 1.
+    pub at: (usize, usize),
 }
 
 /// How the calls of one turn hang together.
@@ -350,6 +354,7 @@ fn tool(node: &Node, problems: &mut Problems<'_>) -> Option<ToolConfig> {
         repeat: repeat.unwrap_or_default(),
         run,
         timeout,
+        at: (node.at.line, node.at.column),
     })
 }
 
@@ -428,6 +433,7 @@ pub(super) fn servers(node: &Node, problems: &mut Problems<'_>) -> Vec<McpServer
             headers: secrets(&fields, "headers", problems),
             // Reported, if wrong, where the policy reads it.
             trust_hints: matches!(fields.get("trust_hints").map(|hints| &hints.value), Some(Tree::Bool(true))),
+            at: (key.at.line, key.at.column),
         };
         if server.command.is_some() && server.url.is_some() {
             problems.add(key.at, format!("server `{}` has both `command` and `url`", server.name));

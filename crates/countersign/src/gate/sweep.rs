@@ -1,9 +1,10 @@
 //! The one sweeper: what time brings to calls nobody waits for, and checkpoints.
 
+use std::sync::Weak;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use crate::audit;
 use crate::gate::GateError;
 use crate::gate::local::Local;
 use crate::limits;
@@ -34,7 +35,7 @@ impl Local {
 
     pub(crate) async fn checkpoint(&self) -> Result<(), GateError> {
         if let Some(signer) = &self.signer {
-            self.store.run(Op::Checkpoint { signer: Arc::clone(signer) }).await?;
+            audit::checkpoint(&*self.store, signer).await?;
             self.runs_since_checkpoint.store(0, Ordering::Relaxed);
         }
         Ok(())

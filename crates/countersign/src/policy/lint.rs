@@ -7,11 +7,12 @@ use super::Policy;
 use super::error::At;
 use super::examples::sample;
 use super::pattern::{Glob, Pattern, Reach, Subject};
-use super::rule::{Layer, Rule, bare_facts};
+use super::rule::{Layer, Otherwise, Rule, bare_facts};
 use super::scope::{Claims, Scope, Values};
 use crate::call::ToolId;
 use crate::json::Json;
-use crate::verdict::Effect;
+use crate::limits;
+use crate::verdict::{Effect, Life};
 use crate::wrapper::is_wrapper;
 
 /// What is odd about a rule.
@@ -26,6 +27,8 @@ pub enum LintKind {
     TooBroad,
     /// Fewer people may approve than are needed.
     ImpossibleQuorum,
+    /// Its holds expire before anybody can have read them.
+    ShortExpiry,
 }
 
 /// One finding about one rule. The policy still loads.
@@ -63,6 +66,9 @@ const PROBES: [&str; 18] = [
     "ssh",
 ];
 
+/// What judges where no rule matches, as verdicts call it.
+const OTHERWISE: &str = "otherwise";
+
 /// Looks at every rule.
 pub(crate) fn lint(policy: &Policy) -> Vec<Lint> {
     let mut found = Vec::new();
@@ -84,6 +90,13 @@ pub(crate) fn lint(policy: &Policy) -> Vec<Lint> {
             if let Some(why) = impossible(rule, policy) {
                 report(LintKind::ImpossibleQuorum, why);
             }
+            if let Some(why) = short(rule.terms.life).filter(|_| rule.effect() == Effect::Ask) {
+                report(LintKind::ShortExpiry, why);
+            }
+        }
+        let asks = matches!(layer.otherwise, Some(Otherwise::Does(Effect::Ask) | Otherwise::Declared));
+        if let Some(message) = short(layer.terms.life).filter(|_| asks) {
+            found.push(Lint { rule: OTHERWISE.into(), kind: LintKind::ShortExpiry, message, line: 1 });
         }
     }
     found.sort_by(|left, right| (left.line, &left.rule, left.kind).cmp(&(right.line, &right.rule, right.kind)));
@@ -162,6 +175,15 @@ fn impossible(rule: &Rule, policy: &Policy) -> Option<String> {
     let needed = usize::try_from(quorum.approvals).unwrap_or(usize::MAX);
     let distinct: HashSet<&str> = people.into_iter().collect();
     (distinct.len() < needed).then(|| format!("needs {needed} approvals, but only {} may approve", distinct.len()))
+}
+
+fn short(life: Life) -> Option<String> {
+    match life {
+        Life::For(life) if life < limits::SHORT_HOLD_LIFE => {
+            Some(format!("its holds expire after {} s, before anybody can have read them", life.as_secs()))
+        }
+        Life::For(_) | Life::Never => None,
+    }
 }
 
 /// Whether the first pattern matches everything the second does.

@@ -59,7 +59,7 @@ pub(crate) use error::Problems;
 pub use error::{PolicyError, PolicyErrors};
 pub use lint::{Lint, LintKind};
 pub(crate) use read::duration;
-use rule::Layer;
+use rule::{Layer, Otherwise};
 use scope::Claims;
 
 use crate::call::{Facts, ToolId};
@@ -219,6 +219,12 @@ impl Policy {
         self.inner.in_client
     }
 
+    /// Whether a call that no rule matches is allowed.
+    pub fn allows_unmatched(&self) -> bool {
+        self.inner.top.otherwise == Some(Otherwise::Does(Effect::Allow))
+            && self.beside.as_ref().is_none_or(|beside| beside.policy.allows_unmatched())
+    }
+
     /// Whether any call could be asked about, besides those of tools that must ask.
     pub fn can_ask(&self) -> bool {
         self.code.is_some()
@@ -289,7 +295,7 @@ impl Policy {
         Ok(())
     }
 
-    /// Finds rules that are dead, shadowed or too broad, and quorums that cannot be met.
+    /// Finds rules that are dead, shadowed or too broad, quorums that cannot be met and holds that expire too soon.
     pub fn lint(&self) -> Vec<Lint> {
         lint::lint(self)
     }

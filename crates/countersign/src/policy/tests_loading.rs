@@ -201,6 +201,11 @@ fn lint_finds_what_cannot_be_meant() {
     check(&quorum("f: [ann, bo]"), &[]);
     check(&quorum("f: [ann]"), &[("a", LintKind::ImpossibleQuorum)]);
     check("rules: [{ id: a, ask: x, approvals: 3, from: [f, ann] }]", &[("a", LintKind::ImpossibleQuorum)]);
+    check("rules: [{ id: a, ask: x, expires_after: 59s }, { id: b, ask: y }]", &[("a", LintKind::ShortExpiry)]);
+    check("rules: [{ id: a, ask: x, expires_after: 60s }, { id: b, ask: y, expires_after: never }]", &[]);
+    let both = [("otherwise", LintKind::ShortExpiry), ("a", LintKind::ShortExpiry)];
+    check("expires_after: 5s\nrules: [{ id: a, ask: x }]", &both);
+    check("expires_after: 5s\notherwise: allow", &[]);
     for preset in presets::NAMES {
         assert_eq!(Policy::preset(preset).unwrap().lint(), [], "{preset}");
     }

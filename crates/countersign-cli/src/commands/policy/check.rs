@@ -109,6 +109,7 @@ fn line(name: &str, lint: &Lint) -> String {
         LintKind::Shadowed => "shadowed",
         LintKind::TooBroad => "too broad",
         LintKind::ImpossibleQuorum => "impossible quorum",
+        LintKind::ShortExpiry => "short-lived",
         _ => "odd",
     };
     let place = format!("{}:{}:1", escape(name), lint.line);

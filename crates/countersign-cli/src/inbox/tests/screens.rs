@@ -58,7 +58,7 @@ const STACKED: &str = r#" Countersign · 2 calls wait                           
 │                                                                              │
 │                                                                              │
 │                                                                              │
-│  d Deny   a (Approve)   e Edit   r Respond   m Remember                      │
+│  d Deny   a (Approve)   e Edit   p Add   r Respond   m Remember              │
 │                                                                              │
 └──────────────────────────────────────────────────────────────────────────────┘
 
@@ -76,7 +76,7 @@ const WHOLE: &str = r#" Countersign · 2 calls wait            sqlite:a.db · �
 │   line4: 4                                               │
 │   line5: 5                                               │
 │ ─ rows 1-8 of 32: Space for more                         │
-│ [d Deny]  a (Approve)   e Edit   r Respond   m Remember  │
+│ [d Deny] a (Approve) e Edit p Add r Respond m Remember   │
 │ Look at it, then press a again: exactly this runs, once. │
 └──────────────────────────────────────────────────────────┘
 
@@ -96,7 +96,7 @@ const WIDE: &str = r#" Countersign · 3 calls wait                              
 │                                          ││                                                                │
 │                                          ││                                                                │
 │                                          ││                                                                │
-│                                          ││  d Deny   a (Approve)   e Edit   r Respond   m Remember        │
+│                                          ││ d Deny a (Approve) e Edit p Add r Respond m Remember           │
 │                                          ││                                                                │
 └──────────────────────────────────────────┘└────────────────────────────────────────────────────────────────┘
 
