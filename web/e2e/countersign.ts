@@ -1,16 +1,18 @@
 /** A server of its own for each test, an agent that submits to it, and a browser that is signed in. */
 import { execFile, spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { expect, test as base, type Browser, type Page } from '@playwright/test'
 
+const DANGER = '--dangerously-run-tools-as-server'
+const DANGEROUS = 'server: { dangerously_run_tools_as_server: true }\n'
 const POLICY = `
-server: { dangerously_run_tools_as_server: true }
 policy:
   otherwise: ask
   expires_after: 10m
@@ -20,6 +22,8 @@ policy:
     - { id: production, ask: deploy, risk: critical, reason: This reaches production }
     - { id: hurry, ask: hurry, expires_after: 4s }
     - { id: two-people, ask: sign_contract, approvals: 2 }
+    - { id: terms, ask: bank/wire_money, risk: high, reason: Two people look at it, approvals: 2, from: [finance, ann], human: required, remember: none, on_expired: stop_run }
+redact: { keys: ["*password*"] }
 limits: { pending_per_session: 20000, pending_per_agent: 20000, submits_per_second: 100000 }
 `
 
@@ -42,13 +46,26 @@ agents:
     { text: Both are written. },
   ]
 `
+/** An agent with the tools of an MCP server, which the file `tools.json` describes. */
+const MCP = (folder: string) => `
+model: { provider: scripted, name: script.yml }
+agents: { filer: { mcp_servers: [files] } }
+mcp_servers: { files: { command: ${JSON.stringify(process.execPath)}, args: ${JSON.stringify([FIXTURE, join(folder, 'tools.json')])} } }
+`
+const FIXTURE = fileURLToPath(new URL('mcp-server.mjs', import.meta.url))
+const FILES = { write_file: 'Writes a file.', read_file: 'Reads a file.', list_files: 'Lists the files of a folder.' }
 const TASKS = '    - { id: tasks, allow: "agent:*" }'
 
 /** What an agent submits. */
 export type NewCall = { tool: string; arguments: unknown; session?: string; server?: string; hint?: string; payload?: unknown; definition?: unknown; agent?: string[] }
+export type Tool = { server: string; name: string; state: 'new' | 'changed' | 'accepted'; definition: string; difference?: string; accepted_by?: string }
+/** What a server has: nothing but its rules, agents that talk, the tools of an MCP server, or no leave to run tools itself. */
+export type Setting = 'rules' | 'agents' | 'mcp' | 'careful'
 export type Call = { id: string; state: string; arguments: unknown; refusal: { kind: string; reason?: string } | null; response: unknown }
 
 export class Countersign {
+  private readonly tokens = new Map<string, string>()
+
   private constructor(
     private readonly folder: string,
     private process: ChildProcess,
@@ -57,21 +74,62 @@ export class Countersign {
     private readonly token: string,
   ) {}
 
-  static async start(agents: 'agents' | 'no agents' = 'no agents'): Promise<Countersign> {
+  static async start(setting: Setting = 'rules'): Promise<Countersign> {
     const folder = await mkdtemp(join(tmpdir(), 'countersign-e2e-'))
     const talking = POLICY.replace('  rules:', `  rules:\n${TASKS}`) + AGENTS
-    await writeFile(join(folder, 'countersign.yml'), agents === 'agents' ? talking : POLICY)
+    const configs = { rules: DANGEROUS + POLICY, agents: DANGEROUS + talking, mcp: DANGEROUS + POLICY + MCP(folder), careful: POLICY }
+    await writeFile(join(folder, 'countersign.yml'), configs[setting])
     await writeFile(join(folder, 'script.yml'), SCRIPT)
+    await describe(folder, FILES)
     await mkdir(join(folder, 'work', 'notes'), { recursive: true })
-    const { process, url, sign_in } = await serve(folder, '127.0.0.1:0')
+    const { process, url, sign_in } = await serve(folder, '127.0.0.1:0', setting === 'careful' ? [] : [DANGER])
     const { token } = await command<{ token: string }>(folder, ['token', 'create', '--role', 'agent', '--name', 'bank-bot'])
     return new Countersign(folder, process, url, sign_in, token)
   }
 
-  /** A link that signs another person in, who may approve. */
-  async linkFor(name: string): Promise<string> {
-    await command(this.folder, ['user', 'add', name])
+  /** A link that signs another person in, who may approve, or do what else is said. */
+  async linkFor(name: string, role = 'approver'): Promise<string> {
+    await command(this.folder, ['user', 'add', name, '--role', role])
     return (await command<{ sign_in: string }>(this.folder, ['user', 'link', name, '--url', this.url])).sign_in
+  }
+
+  /** Runs a command on the same store from another home, and so with another key. */
+  async neighbour(words: string[]): Promise<void> {
+    const home = join(this.folder, 'neighbour')
+    await mkdir(home, { recursive: true, mode: 0o700 })
+    await promisify(execFile)(program(), [...words, ...place(this.folder)], surroundings(home))
+  }
+
+  /** Lets the MCP server describe a tool in other words. */
+  describe(tool: keyof typeof FILES, words: string): Promise<void> {
+    return describe(this.folder, { ...FILES, [tool]: words })
+  }
+
+  /** The tools of MCP servers as an operator finds them. */
+  async tools(): Promise<Tool[]> {
+    return (await this.as<{ items: Tool[] }>('operator', 'GET', '/v1/tools')).items
+  }
+
+  /** The tool once the server has found it in this state. */
+  async tool(name: keyof typeof FILES, state: Tool['state']): Promise<Tool> {
+    for (;;) {
+      const found = (await this.tools()).find((tool) => tool.name === name && tool.state === state)
+      if (found) return found
+      await delay(100)
+    }
+  }
+
+  async accept({ server, name, definition }: Tool): Promise<void> {
+    await this.as('operator', 'POST', '/v1/tools/accept', { server, tool: name, definition })
+  }
+
+  /** What the command tells of the holds that wait, and the server of one of them. */
+  holds(): Promise<{ id: string; [member: string]: unknown }[]> {
+    return command(this.folder, ['holds'])
+  }
+
+  hold(id: string): Promise<{ hold: object; view: { kind: string; label: string; text: string }[] }> {
+    return this.as('approver', 'GET', `/v1/holds/${id}`)
   }
 
   async submit(call: NewCall): Promise<Call> {
@@ -140,14 +198,21 @@ export class Countersign {
     await rm(this.folder, { recursive: true, force: true })
   }
 
-  private async ask<T>(method: string, path: string, body?: unknown): Promise<T> {
-    const headers = { authorization: `Bearer ${this.token}`, 'content-type': 'application/json' }
+  /** Asks with a token of another role, made when it is first wanted. */
+  private async as<T>(role: string, method: string, path: string, body?: unknown): Promise<T> {
+    const made = this.tokens.get(role) ?? (await command<{ token: string }>(this.folder, ['token', 'create', '--role', role, '--name', `test-${role}`])).token
+    this.tokens.set(role, made)
+    return this.ask(method, path, body, made)
+  }
+
+  private async ask<T>(method: string, path: string, body?: unknown, token = this.token): Promise<T> {
+    const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' }
     const text = typeof body === 'string' ? body : JSON.stringify(body)
     const answer = await fetch(this.url + path, { method, headers, body: body === undefined ? undefined : text })
     if (answer.status === 429) {
       // A good agent waits as long as it is told.
       await delay(1000 * Number(answer.headers.get('retry-after') ?? 1))
-      return this.ask(method, path, body)
+      return this.ask(method, path, body, token)
     }
     if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`)
     return (await answer.json()) as T
@@ -173,9 +238,16 @@ async function command<T>(folder: string, words: string[]): Promise<T> {
   return JSON.parse(stdout) as T
 }
 
-async function serve(folder: string, listen: string): Promise<{ process: ChildProcess; url: string; sign_in: string }> {
+/** Puts the file in its place whole: the server may be reading it. */
+async function describe(folder: string, tools: Record<string, string>): Promise<void> {
+  const listed = Object.entries(tools).map(([name, description]) => ({ name, description, inputSchema: { type: 'object' } }))
+  await writeFile(join(folder, 'tools.new'), JSON.stringify(listed))
+  await rename(join(folder, 'tools.new'), join(folder, 'tools.json'))
+}
+
+async function serve(folder: string, listen: string, flags = [DANGER]): Promise<{ process: ChildProcess; url: string; sign_in: string }> {
   // The tools of agents work in a folder of the test's own, as its own user.
-  const child = spawn(program(), ['serve', '--json', '--no-open', '--dangerously-run-tools-as-server', '--listen', listen, ...place(folder)], {
+  const child = spawn(program(), ['serve', '--json', '--no-open', ...flags, '--listen', listen, ...place(folder)], {
     ...surroundings(folder),
     cwd: join(folder, 'work'),
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -204,14 +276,19 @@ export const test = base.extend<{ countersign: Countersign; inbox: Page }>({
   },
 })
 
-/** The same, with a server that runs agents. */
-export const talking = test.extend({
-  countersign: async ({}, use) => {
-    const countersign = await Countersign.start('agents')
-    await use(countersign)
-    await countersign.stop()
-  },
-})
+/** The same, with a server in another setting. */
+const within = (setting: Setting) =>
+  test.extend({
+    countersign: async ({}, use) => {
+      const countersign = await Countersign.start(setting)
+      await use(countersign)
+      await countersign.stop()
+    },
+  })
+
+export const talking = within('agents')
+export const pinning = within('mcp')
+export const careful = within('careful')
 
 /** Opens the hold of a tool and waits for its facts. */
 export async function open(page: Page, tool: string): Promise<void> {

@@ -32,3 +32,13 @@ test('history finds a call by what it was given', async ({ countersign, inbox })
   await inbox.getByRole('button', { name: /Bergen/ }).click()
   await expect(inbox.getByText('People were asked')).toBeVisible()
 })
+
+test('the record is verified in the browser, whoever signed it on the same store', async ({ countersign, inbox }) => {
+  await countersign.neighbour(['halt'])
+  await countersign.neighbour(['resume'])
+  await inbox.goto(`${countersign.url}/#/audit`)
+  await inbox.getByRole('button', { name: 'Verify' }).click()
+  const proof = inbox.getByRole('status').filter({ hasText: 'follow from each other' })
+  await expect(proof).toContainText(/signed checkpoints? confirms? them/)
+  await expect(proof).not.toContainText('A key that is not this server’s')
+})
