@@ -112,8 +112,9 @@ fn refuse_links(folder: &Path) -> Result<(), ConnectError> {
             let holder = fs::metadata(&above).map_err(|error| file(&above, error))?;
             let by_root = found.uid() == 0 && holder.uid() == 0 && holder.mode() & 0o022 == 0;
             if !by_root {
-                let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-                let why = format!("it is a symbolic link; name the folder itself, `{}`", real.display());
+                // Where it leads, as far as that is there; what comes after it may not be.
+                let real = walked.canonicalize().unwrap_or_else(|_| walked.clone());
+                let why = format!("it is a symbolic link; name what it leads to, `{}`", real.display());
                 return Err(refused(&walked, why));
             }
         }
