@@ -22,6 +22,7 @@ fn until_no_caller(stage: &Stage) {
 
 /// The codes of what a hold warns of, at a server on the same store.
 fn warnings(serving: &Serving, approver: &str, hold: &Value) -> Vec<(String, String)> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let client = Client::new(&serving.url, approver).unwrap();
     let detail = runtime.block_on(client.hold(hold["id"].as_str().unwrap().parse().unwrap())).unwrap();
