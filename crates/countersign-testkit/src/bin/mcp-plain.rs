@@ -89,8 +89,9 @@ impl Server {
         match name {
             "die" => std::process::exit(7),
             "half" => {
-                print!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"te"#);
-                io::stdout().flush()?;
+                let mut stdout = io::stdout().lock();
+                write!(stdout, r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"te"#)?;
+                stdout.flush()?;
                 std::process::exit(7)
             }
             "last" => {
