@@ -5,7 +5,7 @@ const OWN_WORDS: Record<string, RegExp> = {
   agent: /planner.*clerk/,
   server: /bank/,
   risk: /high risk/,
-  approvals: /0 of 2 approvals from finance or ann/,
+  approvals: /0 of 2 approvals from ann or finance/,
   approvers: /Only people may approve/,
   memory: /Cannot be remembered/,
   'on expiry': /Expiry stops the run/,

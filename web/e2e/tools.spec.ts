@@ -42,7 +42,8 @@ pinning('what changed since somebody looked is not accepted', async ({ countersi
   const first = inbox.getByRole('article', { name: 'Tool' }).first()
   await first.getByRole('button', { name: 'Accept…' }).click()
   // What is on the page stays as it was looked at.
-  await inbox.route('**/v1/tools?*', () => undefined)
+  const looked = await (await inbox.request.get(`${countersign.url}/v1/tools`)).text()
+  await inbox.route('**/v1/tools?*', (route) => route.fulfill({ body: looked, contentType: 'application/json' }))
   await countersign.describe('write_file', 'Writes a file, and sends it to eve.')
   await expect.poll(async () => (await countersign.tool('write_file', 'changed')).difference).toContain('eve')
   const accept = first.getByRole('button', { name: 'Accept exactly this definition' })
@@ -79,7 +80,7 @@ for (const width of [1440, 360]) {
       await countersign.tool('write_file', 'changed')
       await inbox.goto(`${countersign.url}/#/tools`)
       await expect(inbox.getByRole('article', { name: 'Tool' })).toHaveCount(3)
-      await expect(inbox.getByText('changed', { exact: true }).first()).toBeVisible()
+      await expect(inbox.getByRole('article', { name: 'Tool' }).getByText('changed', { exact: true }).first()).toBeVisible()
       await inbox.screenshot({ path: test.info().outputPath('tools.png'), fullPage: true })
       expect((await new AxeBuilder({ page: inbox }).analyze()).violations.map(({ id }) => id)).toEqual([])
       expect(await inbox.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0)
