@@ -218,7 +218,7 @@ impl ServerBuilder {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{host}");
         let notifier = Notifier::new(&self.notify, &**self.gate.store(), &url).await?;
-        let telling = notifier.begin(self.gate.store(), &ended).map_err(NotifyError::from)?;
+        let telling = notifier.begin(self.gate.store(), &ended).await?;
         let app = App::new(Shared {
             known: Known::new(self.gate.store(), &tail),
             groups: Known::new(self.gate.store(), &tail),

@@ -82,15 +82,16 @@ impl Notifier {
         Ok(Notifier { targets, base: base.into(), woken: watch::Sender::new(0) })
     }
 
-    /// Begins to tend every receiver, until told to end.
-    pub(crate) fn begin(
+    /// Begins to tend every receiver, until told to end. When this returns, each has its place in the log.
+    pub(crate) async fn begin(
         &self,
         store: &Arc<dyn Store>,
         ending: &watch::Receiver<bool>,
-    ) -> Result<JoinSet<()>, KeyError> {
-        let owner: Arc<str> = secret::new_secret("node_")?.into();
+    ) -> Result<JoinSet<()>, NotifyError> {
+        let owner: Arc<str> = secret::new_secret("node_").map_err(KeyError::from)?.into();
         let mut working = JoinSet::new();
         for target in self.targets.iter() {
+            postman::place(&**store, target).await?;
             let postman = Postman {
                 store: Arc::clone(store),
                 target: Arc::clone(target),

@@ -60,6 +60,22 @@ struct Taken {
     looked_at: Time,
 }
 
+/// Gives a receiver that was just named its place: the end of the log, because nobody wants to be told what happened
+/// before. Done before the server answers anybody, so that nothing it takes in is passed over.
+pub(super) async fn place(store: &dyn Store, target: &Target) -> Result<(), StoreError> {
+    if store.record(SEATS, &target.id).await?.is_some() {
+        return Ok(());
+    }
+    let cursor = end_of_log(store).await?.to_string();
+    let free = Seat { cursor, owner: String::new(), until: Time::default() };
+    let value = serde_json::to_vec(&free).map_err(damaged)?;
+    match store.put_record(SEATS, &target.id, &value, Expect::Absent, None).await {
+        // Another node was quicker.
+        Ok(_) | Err(Failure::Rejected(_)) => Ok(()),
+        Err(Failure::Store(error)) => Err(error),
+    }
+}
+
 impl Postman {
     /// Works until the server ends.
     pub(super) async fn work(mut self) {
@@ -111,21 +127,17 @@ impl Postman {
     }
 
     async fn take(&self, now: Time) -> Result<Option<Taken>, StoreError> {
-        let (cursor, due_at) = (Cursor::default(), Some(Time::default()));
-        let mut taken = Taken { version: 0, until: now, cursor, pending: 0, due_at, looked_at: now };
-        match self.store.record(SEATS, &self.target.id).await? {
-            // Nobody wants to be told what happened before they were named.
-            None => taken.cursor = end_of_log(&*self.store).await?,
-            Some(record) => {
-                let seat: Seat = serde_json::from_slice(&record.value).map_err(damaged)?;
-                if seat.until > now && *seat.owner != *self.owner {
-                    return Ok(None);
-                }
-                let why = |why| StoreError::Damaged { what: "place of a notifier", why };
-                (taken.version, taken.cursor) = (record.version, seat.cursor.parse().map_err(why)?);
-            }
+        place(&*self.store, &self.target).await?;
+        let Some(record) = self.store.record(SEATS, &self.target.id).await? else { return Ok(None) };
+        let seat: Seat = serde_json::from_slice(&record.value).map_err(damaged)?;
+        if seat.until > now && *seat.owner != *self.owner {
+            return Ok(None);
         }
-        taken.pending = log::due(&*self.store, &self.target.id, now).await?.pending;
+        let why = |why| StoreError::Damaged { what: "place of a notifier", why };
+        let (version, cursor) = (record.version, seat.cursor.parse().map_err(why)?);
+        let pending = log::due(&*self.store, &self.target.id, now).await?.pending;
+        let due_at = Some(Time::default());
+        let mut taken = Taken { version, until: now, cursor, pending, due_at, looked_at: now };
         Ok(self.save(&mut taken, now).await?.then_some(taken))
     }
 
@@ -137,7 +149,7 @@ impl Postman {
     async fn write(&self, taken: &mut Taken, until: Time) -> Result<bool, StoreError> {
         let (cursor, owner) = (taken.cursor.to_string(), self.owner.to_string());
         let value = serde_json::to_vec(&Seat { cursor, owner, until }).map_err(damaged)?;
-        let expect = if taken.version == 0 { Expect::Absent } else { Expect::Version(taken.version) };
+        let expect = Expect::Version(taken.version);
         match self.store.put_record(SEATS, &self.target.id, &value, expect, None).await {
             Ok(version) => {
                 (taken.version, taken.until) = (version, until);
@@ -350,6 +362,23 @@ mod tests {
         ids.sort();
         ids.dedup();
         assert_eq!(ids.len(), 5, "each of them once");
+    }
+
+    /// What happens after a receiver was named and before anybody reads the log for it is told.
+    #[tokio::test]
+    async fn what_comes_before_the_first_look_is_told() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let builder = Gate::builder().policy(Policy::ask_all()).store(Arc::clone(&store)).without_sweeper();
+        let gate = builder.decided_elsewhere().build().unwrap();
+        let postman = postman(&store, 10);
+        gate.submit_undefined(Proposal::new("before", "{}")).await.unwrap();
+        place(&*store, &postman.target).await.unwrap();
+        gate.submit_undefined(Proposal::new("after", "{}")).await.unwrap();
+        // A node that starts later does not move it.
+        place(&*store, &postman.target).await.unwrap();
+        let mut seat = None;
+        postman.round(&mut seat).await.unwrap();
+        assert_eq!(seat.unwrap().pending, 1);
     }
 
     fn kept(attempts: u32) -> Kept {
