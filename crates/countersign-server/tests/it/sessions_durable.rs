@@ -10,6 +10,7 @@ use countersign_agent::model::{Answer, Model, ModelError, Prompt, Scripted, Turn
 use countersign_api::wire::Role;
 use countersign_testkit::stores::Kind;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::sessions::{POLICY, Ran, banker, begin, calls, decide, follow, recorder, says, stage};
 use crate::stage::{Stage, text};
@@ -72,22 +73,43 @@ async fn a_session_goes_on_after_a_restart_with_what_was_decided_meanwhile() {
 /// A server that is gone without a word is waited for, and then another takes its sessions over.
 #[tokio::test]
 async fn a_session_of_a_crashed_server_is_taken_over() {
+    /// Says that it was asked, and never answers: whoever asks it drives its session.
+    struct Stuck(Arc<Notify>);
+
+    #[async_trait]
+    impl Model for Stuck {
+        fn name(&self) -> Arc<str> {
+            "stuck".into()
+        }
+
+        async fn answer(&self, _prompt: Prompt) -> Result<Answer, ModelError> {
+            self.0.notify_one();
+            std::future::pending().await
+        }
+    }
+
     let test = Kind::Sqlite.fresh().await.unwrap();
-    let ran = Ran::default();
-    let turns = || vec![calls("transfer_money", "{}"), says("Sent.")];
-    let before = stage(test.store(), &ran, turns()).await;
+    let (driven, ran, asked) = (Arc::new(Notify::new()), Ran::default(), Arc::new(AtomicUsize::new(0)));
+    let banker = |model: Arc<dyn Model>, gate: &Gate| {
+        let agent = Agent::builder("banker", model).gate(gate.clone()).tool(recorder("transfer_money", &ran));
+        vec![agent.build().unwrap()]
+    };
+    let stuck = Arc::new(Stuck(Arc::clone(&driven)));
+    let before = Stage::with_agents(test.store(), POLICY, |gate| banker(stuck, gate)).await;
     begin(&before.agent().await, "send it").await;
-    let hold = follow(&before.agent().await).await.until("hold").await;
+    driven.notified().await;
     before.crash().await;
 
-    let after = stage(test.reopen().await, &ran, turns()).await;
-    decide(&after, &hold, "approve").await;
-    let mut events = follow(&after.agent().await).await;
-    assert_eq!(events.until("hold_closed").await["hold"]["state"], "approved");
-    assert!(ran.lock().unwrap().is_empty(), "it may still be driven");
+    let counted = Arc::new(Counted(Scripted::new([calls("transfer_money", "{}"), says("Sent.")]), Arc::clone(&asked)));
+    let after = Stage::with_agents(test.reopen().await, POLICY, |gate| banker(counted, gate)).await;
+    let bot = after.agent().await;
+    let mut events = follow(&bot).await;
+    assert_eq!(bot.get("/v1/sessions/s").await.expect(200)["session"]["state"], "running");
+    assert_eq!(asked.load(Ordering::SeqCst), 0, "it may still be driven");
     test.advance(countersign_server::limits::SESSION_LEASE).await;
-    let done = events.until("done").await;
-    assert_eq!((&done["text"], ran.lock().unwrap().len()), (&json!("Sent."), 1));
+    decide(&after, &events.until("hold").await, "approve").await;
+    assert_eq!(events.until("done").await["text"], "Sent.");
+    assert_eq!((ran.lock().unwrap().len(), asked.load(Ordering::SeqCst)), (1, 2));
 }
 
 /// A run that waits for people is put away, and costs nothing but its ticket; the decision brings it back.
