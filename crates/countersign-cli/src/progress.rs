@@ -1,14 +1,13 @@
 //! How far a long reading is: a line on the terminal beside the output, and nothing anywhere else.
 
 use std::io::{self, IsTerminal as _, Read, Write};
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use countersign::Time;
 use countersign::audit::Readable;
 use countersign::event::{Cursor, Event};
 use countersign::store::{EventFilter, StoreError};
-use countersign::{Store, Time};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How often the line is drawn, whether or not anything moved.
@@ -107,24 +106,6 @@ impl<L: Readable> Readable for Counted<'_, L> {
 
     fn is_shared(&self) -> bool {
         self.log.is_shared()
-    }
-}
-
-/// The log of a store.
-pub(crate) struct OfStore(pub(crate) Arc<dyn Store>);
-
-#[async_trait]
-impl Readable for OfStore {
-    async fn events(&self, after: Cursor, filter: EventFilter) -> Result<Vec<Event>, StoreError> {
-        self.0.events(after, filter).await
-    }
-
-    async fn now(&self) -> Result<Time, StoreError> {
-        self.0.now().await
-    }
-
-    fn is_shared(&self) -> bool {
-        self.0.is_shared()
     }
 }
 

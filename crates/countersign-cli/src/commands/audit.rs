@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use countersign::audit::{
-    ExportError, ExportOptions, Problem, Report, VerifyOptions, export, export_log, verify, verify_log,
+    ExportError, ExportOptions, OfStore, Problem, Report, VerifyOptions, export, export_log, verify, verify_log,
 };
 use countersign::event::{Cursor, Event, EventName};
 use countersign::show::escape;
@@ -20,7 +20,7 @@ use crate::commands::Form;
 use crate::desk::{Care, Desk};
 use crate::fault::Fault;
 use crate::out::{self, Cell};
-use crate::progress::{Counted, OfStore, Progress};
+use crate::progress::{Counted, Progress};
 use crate::settings::Reach;
 
 use remote::Remote;

@@ -1,6 +1,7 @@
 //! Reads a log page by page, in the order in which it can be checked.
 
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,11 +31,12 @@ pub trait Readable: Send + Sync {
     fn is_shared(&self) -> bool;
 }
 
-/// The log of a store.
-pub(super) struct OfStore<'a>(pub(super) &'a dyn Store);
+/// The log of a store, borrowed or shared.
+#[derive(Debug, Clone)]
+pub struct OfStore<S>(pub S);
 
 #[async_trait]
-impl Readable for OfStore<'_> {
+impl<S: Deref<Target: Store> + Send + Sync> Readable for OfStore<S> {
     async fn events(&self, after: Cursor, filter: EventFilter) -> Result<Vec<Event>, StoreError> {
         self.0.events(after, filter).await
     }

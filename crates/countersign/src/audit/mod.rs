@@ -45,7 +45,7 @@ mod walk;
 pub use export::{ExportError, ExportOptions, Exported, export, export_log};
 pub use file::verify;
 pub use keys::{checkpoint, keys};
-pub use log::Readable;
+pub use log::{OfStore, Readable};
 pub use problem::{Problem, What};
 pub use report::{ChainReport, ClockStep, Report};
 pub use verify::{Verifier, VerifyOptions, verify_log, verify_store};
