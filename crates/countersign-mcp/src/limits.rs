@@ -62,6 +62,10 @@ pub const PAGES: usize = 200;
 pub const OWN_LISTING_WITHIN: Duration = Duration::from_secs(20);
 /// How long the server may take to list its tools once more, before a call runs that people were asked about.
 pub const LIST_AGAIN_WITHIN: Duration = Duration::from_secs(5);
+/// How long a server may take to say how it speaks.
+pub const GREET_WITHIN: Duration = Duration::from_secs(20);
+/// How often in one request a server of the newer era may ask for more, of a client that shook hands.
+pub const QUESTION_ROUNDS: usize = 16;
 /// How long a held call keeps its client waiting: just under the 60 seconds at which common clients give up.
 pub const WAIT: Duration = Duration::from_secs(50);
 /// How often a waiting client is told that its call still waits.

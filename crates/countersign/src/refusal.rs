@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::call::Call;
+
 /// Why a call will not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -126,7 +128,7 @@ impl Refusal {
     }
 }
 
-/// Words refusals and doubts for a model. The wording is yours to change, the kind is not.
+/// Words refusals, doubts and edits for a model. The wording is yours to change, the kind is not.
 #[derive(Clone, Debug, Default)]
 pub struct Wording {
     /// Replaces the closing sentence that tells the model not to retry.
@@ -172,6 +174,13 @@ impl Wording {
     /// What the model reads when nobody knows whether the tool acted.
     pub fn doubt(&self) -> String {
         "Outcome unknown: the call may or may not have taken effect. Do not retry it; a person is checking.".into()
+    }
+
+    /// What the model reads before the result of a call whose arguments a person changed, or it would believe that its
+    /// own were run. None where nobody changed them.
+    pub fn edited(&self, call: &Call) -> Option<String> {
+        call.proposed_digest?;
+        Some(format!("A person changed the arguments before this call ran. It ran with: {}", call.shown_arguments()))
     }
 }
 

@@ -20,6 +20,7 @@ mod gateway_bytes;
 mod gateway_callers;
 #[cfg(unix)]
 mod gateway_cuts;
+mod gateway_eras;
 #[cfg(unix)]
 mod gateway_http;
 #[cfg(unix)]

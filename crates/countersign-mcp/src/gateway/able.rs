@@ -7,6 +7,9 @@ use super::message::{Envelope, pick};
 /// The `_meta` key by which requests of the newer era say what their client can do.
 pub(crate) const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 
+/// The `_meta` key by which requests of the newer era say who their client is.
+pub(crate) const CLIENT_KEY: &str = "io.modelcontextprotocol/clientInfo";
+
 /// The extension by which a call becomes a task.
 pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
 
@@ -33,6 +36,13 @@ impl Able {
     pub(crate) fn declared(meta: &RawValue) -> Able {
         let declared = pick(meta.get(), [CAPABILITIES_KEY]).ok().and_then(|[declared]| declared);
         declared.map_or_else(Able::default, Able::read)
+    }
+
+    /// Whether a client that declares this in its `_meta` can be asked anything by a server.
+    pub(crate) fn is_askable(meta: &RawValue) -> bool {
+        let declared = pick(meta.get(), [CAPABILITIES_KEY]).ok().and_then(|[declared]| declared);
+        let ways = declared.map(|declared| pick(declared.get(), ["elicitation", "sampling", "roots"]));
+        ways.is_some_and(|ways| ways.is_ok_and(|ways| ways.iter().any(Option::is_some)))
     }
 
     fn read(capabilities: &RawValue) -> Able {

@@ -133,7 +133,10 @@ impl Matter<'_> {
         self.caller.note(words::elicit(&asked.id, &prompt.params)).await;
         let waited = tokio::select! {
             waited = &mut decided => {
-                self.caller.note(words::cancelled(&asked.id, "this is no longer asked here")).await;
+                let id = asked.id.clone();
+                // Before it is told: whoever calls again right after that is asked anew.
+                drop(asked);
+                self.caller.note(words::cancelled(&id, "this is no longer asked here")).await;
                 waited?
             }
             said = asked.answer() => {

@@ -14,10 +14,11 @@ use super::call::Matter;
 use super::caller::Caller;
 use super::catalog::Listed;
 use super::link::{Asked, Missing};
-use super::message::{Envelope, pick};
+use super::message::{Envelope, Id, pick};
 use super::post::mirrored;
 use super::request::{Era, Renamed, Request};
 use super::retry::{identity, proposed};
+use super::tongue::with_answers;
 use super::words;
 use crate::limits;
 use crate::toolset::tool::claimed;
@@ -60,6 +61,20 @@ impl<'a> Forwarding<'a> {
         self.answer.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// The call as the server is to read it, with answers to what it wanted to know.
+    fn line(&self, id: &Id, arguments: &Json, answers: Option<&str>) -> Option<String> {
+        let renamed = match self.caller {
+            Caller::Pipe(_) | Caller::Nobody => Renamed::Id,
+            Caller::Exchange(_) => Renamed::IdAndToken,
+        };
+        let line = self.request.outgoing(id, renamed, arguments)?;
+        let line = match answers {
+            Some(answers) => with_answers(&line, answers)?,
+            None => line,
+        };
+        self.core.link.tongue.outgoing(line)
+    }
+
     /// Waits for the answer; an error says why none came.
     async fn wait(&self, asked: &mut Asked<'_>, call: &Call) -> Result<String, Missing> {
         let late = sleep(self.core.run_within);
@@ -100,22 +115,30 @@ impl Tool for Forwarding<'_> {
 
     async fn run(&self, running: Running) -> Result<Json, ToolError> {
         let unsent = |why: &str| ToolError::Failed(format!("nothing was sent to the server: {why}"));
-        let mut asked = self.core.link.ask().ok_or_else(|| unsent("it has ended"))?;
-        let renamed = match self.caller {
-            Caller::Pipe(_) | Caller::Nobody => Renamed::Id,
-            Caller::Exchange(_) => Renamed::IdAndToken,
+        let (link, mut answers) = (&self.core.link, None);
+        let mut rounds = 0;
+        let answer = loop {
+            let mut asked = link.ask().ok_or_else(|| unsent("it has ended"))?;
+            let line = self.line(&asked.id, running.arguments(), answers.as_deref());
+            let line = line.ok_or_else(|| unsent("the message cannot be put together"))?;
+            let (id, token) = (&self.request.id, self.request.token.as_ref());
+            let _attached = self.core.client.attach(&asked.id, self.caller, id, token);
+            let mirrored = || mirrored(&self.definition.input_schema, running.arguments());
+            let sent = link.send_call(line, mirrored).await;
+            sent.map_err(|error| ToolError::NoAnswer(format!("the message may have been sent in part: {error}")))?;
+            let answer = self.wait(&mut asked, running.call()).await.map_err(|missing| match missing {
+                Missing::Unsent(_) => ToolError::Failed(missing.to_string()),
+                Missing::Gone | Missing::Cut(_) => ToolError::NoAnswer(missing.to_string()),
+            })?;
+            let Some(questions) = link.tongue.questions(&answer).filter(|_| rounds < limits::QUESTION_ROUNDS) else {
+                break answer;
+            };
+            rounds += 1;
+            answers = tokio::select! {
+                put = self.core.put(questions, self.caller) => Some(put.map_err(ToolError::Failed)?),
+                () = self.left.cancelled() => return Err(ToolError::Failed("the client cancelled the call".to_owned())),
+            };
         };
-        let line = self.request.outgoing(&asked.id, renamed, running.arguments());
-        let line = line.ok_or_else(|| unsent("the message cannot be put together"))?;
-        let (id, token) = (&self.request.id, self.request.token.as_ref());
-        let _attached = self.core.client.attach(&asked.id, self.caller, id, token);
-        let mirrored = || mirrored(&self.definition.input_schema, running.arguments());
-        let sent = self.core.link.send_call(line, mirrored).await;
-        sent.map_err(|error| ToolError::NoAnswer(format!("the message may have been sent in part: {error}")))?;
-        let answer = self.wait(&mut asked, running.call()).await.map_err(|missing| match missing {
-            Missing::Unsent(_) => ToolError::Failed(missing.to_string()),
-            Missing::Gone | Missing::Cut(_) => ToolError::NoAnswer(missing.to_string()),
-        })?;
         let outcome = outcome(&answer);
         *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
         outcome

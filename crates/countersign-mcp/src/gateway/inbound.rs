@@ -9,9 +9,10 @@ use tokio::io::AsyncRead;
 use super::able::Able;
 use super::caller::Caller;
 use super::frame::{Frame, Lines};
-use super::link::Missing;
+use super::link::{Asked, Missing};
 use super::message::{Envelope, Id, is_spelling_of, pick, range_of, splice};
 use super::request::{Request, meta, progress_token};
+use super::tongue::with_answers;
 use super::words::{self, INTERNAL, INVALID_PARAMS, INVALID_REQUEST, NO_METHOD, PARSE_ERROR};
 use super::{Core, InHand};
 use crate::limits;
@@ -41,6 +42,40 @@ const PASSED: [&str; 18] = [
     "tasks/update",
 ];
 
+/// What the answer to a request is to us.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// What the server says when it shakes hands.
+    Greeting,
+    /// What there is, for a client that takes tasks of ours or does not.
+    Discovery(Tasks),
+    /// The server's tools.
+    Listing,
+    Other,
+}
+
+#[derive(Clone, Copy)]
+enum Tasks {
+    Taken,
+    Unknown,
+}
+
+impl Kind {
+    fn of(envelope: &Envelope<'_>) -> Kind {
+        let takes_tasks = || meta(envelope.params).is_some_and(|meta| Able::declared(meta).tasks);
+        match envelope.method.as_deref() {
+            Some("initialize") => Kind::Greeting,
+            Some("server/discover") => Kind::Discovery(if takes_tasks() { Tasks::Taken } else { Tasks::Unknown }),
+            Some("tools/list") => Kind::Listing,
+            _ => Kind::Other,
+        }
+    }
+}
+
+fn unreadable() -> String {
+    "it cannot be read".to_owned()
+}
+
 /// A request that goes to the server under an id of ours, otherwise as it came.
 struct Relay {
     id: Id,
@@ -68,12 +103,6 @@ impl Relay {
         let edits: Vec<_> = self.ids.iter().map(|range| (range.clone(), ours.0.as_str())).collect();
         splice(&self.line, &edits)
     }
-}
-
-/// Whether a message asks what there is, for a client that would take tasks of ours.
-fn offers_tasks(envelope: &Envelope<'_>) -> bool {
-    envelope.method.as_deref() == Some("server/discover")
-        && meta(envelope.params).is_some_and(|meta| Able::declared(meta).tasks)
 }
 
 impl Core {
@@ -106,16 +135,18 @@ impl Core {
                 return self.refuse(caller, None, code, &format!("a message cannot be read: {error}")).await;
             }
         };
+        self.find_tongue(&envelope).await;
         match envelope.method.as_deref() {
             None if self.takes_answer(&envelope) => {}
+            Some(_) if self.answers_for_server(&envelope, caller).await => {}
             Some("tools/call") => self.take_call(line, &envelope, None, caller).await,
             Some("tools/list") => self.relay(line, &envelope, caller).await,
             Some("notifications/cancelled") => self.take_cancel(line, &envelope, caller).await,
             Some("tasks/get" | "tasks/update" | "tasks/cancel") if self.takes_task(&envelope, caller).await => {}
-            Some(_) if offers_tasks(&envelope) => self.relay(line, &envelope, caller).await,
+            Some("server/discover") => self.relay(line, &envelope, caller).await,
             Some("initialize") => {
                 self.greeted_by(Able::greeted(&envelope));
-                self.pass(line, &envelope, caller).await;
+                self.relay(line, &envelope, caller).await;
             }
             Some("notifications/initialized") => {
                 self.forward(line).await;
@@ -149,9 +180,10 @@ impl Core {
     /// Passes on what is the server's business alone.
     async fn pass(self: &Arc<Self>, line: &str, envelope: &Envelope<'_>, caller: &Caller) {
         let is_request = envelope.method.is_some() && envelope.id.is_some();
-        match caller {
-            Caller::Exchange(_) if is_request => self.relay(line, envelope, caller).await,
-            Caller::Exchange(_) | Caller::Pipe(_) | Caller::Nobody => self.forward(line).await,
+        let is_alone = matches!(caller, Caller::Pipe(_) | Caller::Nobody) && !self.link.tongue.asks_through_us();
+        match is_request && !is_alone {
+            true => self.relay(line, envelope, caller).await,
+            false => self.forward(line).await,
         }
     }
 
@@ -225,21 +257,26 @@ impl Core {
         let Some(relay) = Relay::read(line, envelope, caller) else {
             return self.refuse(caller, None, INVALID_REQUEST, "an id must be a string or a number").await;
         };
-        let is_listing = envelope.method.as_deref() == Some("tools/list");
-        let offers_tasks = offers_tasks(envelope);
+        let kind = Kind::of(envelope);
         let (core, caller) = (Arc::clone(self), caller.clone());
         self.tasks.spawn(async move {
             let Some(answer) = core.relayed(&relay, &caller).await else { return };
-            let answer = match answer {
-                Ok(answer) if is_listing => core
+            let answer = match kind {
+                Kind::Greeting => core.greeted(&relay.line, &relay.id, answer).await,
+                Kind::Discovery(_) => core.discovered(&relay.line, &relay.id, answer).await,
+                Kind::Listing | Kind::Other => answer,
+            };
+            let answer = match (kind, answer) {
+                (Kind::Listing, Ok(answer)) => core
                     .list_for_client(&relay.id, &answer)
                     .await
                     .map_err(|why| format!("the server's list of tools cannot be used: {why}")),
-                Ok(answer) => {
-                    let answer = if offers_tasks { words::offering_tasks(&answer).unwrap_or(answer) } else { answer };
-                    words::under(&relay.id, &answer).ok_or_else(|| "it cannot be read".to_owned())
+                (Kind::Discovery(Tasks::Taken), Ok(answer)) => {
+                    let answer = words::offering_tasks(&answer).unwrap_or(answer);
+                    words::under(&relay.id, &answer).ok_or_else(unreadable)
                 }
-                Err(missing) => Err(missing.to_string()),
+                (_, Ok(answer)) => words::under(&relay.id, &answer).ok_or_else(unreadable),
+                (_, Err(missing)) => Err(missing.to_string()),
             };
             let answer = answer.unwrap_or_else(|why| words::error(Some(&relay.id), INTERNAL, &why));
             let _ = caller.answer(answer).await;
@@ -252,21 +289,53 @@ impl Core {
         if !self.take(&relay.id, InHand::Asked(asked.id.clone()), caller).await {
             return None;
         }
-        let _attached = self.client.attach(&asked.id, caller, &relay.id, relay.token.as_ref());
-        let line = relay.under(&asked.id)?;
-        let answer = match self.link.send(line).await {
-            Err(error) => Err(Missing::Cut(error.to_string())),
-            Ok(()) => tokio::select! {
-                answer = asked.answer() => answer,
-                () = caller.gone().cancelled_owned() => {
-                    self.in_hand().remove(&(caller.lane(), relay.id.clone()));
-                    let _ = self.link.send(words::cancelled(&asked.id, "the client is gone")).await;
-                    return None;
-                }
-            },
-        };
+        let mut line = relay.under(&asked.id)?;
+        let mut answer = self.asked(relay, line, &mut asked, caller).await?;
+        for _ in 0..limits::QUESTION_ROUNDS {
+            let Some(questions) = answer.as_deref().ok().and_then(|answer| self.link.tongue.questions(answer)) else {
+                break;
+            };
+            let put = tokio::select! {
+                put = self.put(questions, caller) => put,
+                () = caller.gone().cancelled_owned() => Err("the client is gone".to_owned()),
+            };
+            let Some(again) = self.link.ask() else { break };
+            asked = again;
+            let known = self.in_hand().get_mut(&(caller.lane(), relay.id.clone())).map(|known| {
+                *known = InHand::Asked(asked.id.clone());
+            });
+            known?;
+            line = relay.under(&asked.id)?;
+            answer = match put.map(|answers| with_answers(&line, &answers)) {
+                Ok(Some(line)) => self.asked(relay, line, &mut asked, caller).await?,
+                Ok(None) => Err(Missing::Unsent(unreadable())),
+                Err(why) => Err(Missing::Unsent(why)),
+            };
+        }
         // What was cancelled meanwhile is not answered.
         self.in_hand().remove(&(caller.lane(), relay.id.clone())).map(|_| answer)
+    }
+
+    /// Sends a request under our id and waits for its answer; none where its client is gone.
+    async fn asked(
+        &self,
+        relay: &Relay,
+        line: String,
+        asked: &mut Asked<'_>,
+        caller: &Caller,
+    ) -> Option<Result<String, Missing>> {
+        let _attached = self.client.attach(&asked.id, caller, &relay.id, relay.token.as_ref());
+        if let Err(error) = self.link.send(line).await {
+            return Some(Err(Missing::Cut(error.to_string())));
+        }
+        tokio::select! {
+            answer = asked.answer() => Some(answer),
+            () = caller.gone().cancelled_owned() => {
+                self.in_hand().remove(&(caller.lane(), relay.id.clone()));
+                let _ = self.link.send(words::cancelled(&asked.id, "the client is gone")).await;
+                None
+            }
+        }
     }
 
     /// Takes a request in hand; false where that cannot be.

@@ -12,6 +12,7 @@ use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
 use super::message::Id;
 use super::post::{Mirrored, Wire};
+use super::tongue::Tongue;
 
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
@@ -50,6 +51,8 @@ impl Pipe {
 pub(crate) struct Link {
     way: Way,
     prefix: String,
+    /// How the server speaks.
+    pub(crate) tongue: Tongue,
     waiting: Mutex<Waiting>,
 }
 
@@ -101,19 +104,21 @@ impl Link {
 
     fn new(way: Way) -> Link {
         let prefix = format!("countersign-{}-", uuid::Uuid::new_v4().simple());
-        Link { way, prefix, waiting: Mutex::default() }
+        Link { way, prefix, tongue: Tongue::default(), waiting: Mutex::default() }
     }
 
     fn waiting(&self) -> std::sync::MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes one line to the server.
+    /// Says something to the server, as the server speaks.
     pub(crate) async fn send(&self, line: String) -> io::Result<()> {
+        let line = self.tongue.outgoing(line).ok_or_else(|| io::Error::other("the server knows no words for it"))?;
         self.send_call(line, Vec::new).await
     }
 
-    /// Writes a call to the server, with the headers that repeat some of its arguments where the way has headers.
+    /// Writes a call to the server, with the headers that repeat some of its arguments where the way has headers. The
+    /// line is as the server speaks.
     pub(crate) async fn send_call(&self, line: String, mirrored: impl FnOnce() -> Mirrored) -> io::Result<()> {
         match &self.way {
             Way::Pipe(pipe) => pipe.send(line).await,

@@ -70,7 +70,7 @@ impl Listing {
 }
 
 /// The members of a `_meta` that say how to speak; the others are about one request.
-fn of_the_protocol(meta: &str) -> String {
+pub(super) fn of_the_protocol(meta: &str) -> String {
     let members: std::collections::BTreeMap<String, &RawValue> = serde_json::from_str(meta).unwrap_or_default();
     let kept = members.iter().filter(|(key, _)| key.starts_with("io.modelcontextprotocol/"));
     let kept = kept.map(|(key, value)| format!("{}:{}", serde_json::Value::from(key.as_str()), value.get()));

@@ -45,18 +45,18 @@ impl<'a, const N: usize> Visitor<'a> for Picking<'_, N> {
     }
 }
 
-/// The values of all members of a JSON object, in order, as they stand in the text.
-pub(crate) fn values(text: &str) -> Result<Vec<&RawValue>, serde_json::Error> {
+/// All members of a JSON object, in order, as they stand in the text.
+pub(crate) fn members(text: &str) -> Result<Vec<(String, &RawValue)>, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let found = deserializer.deserialize_map(Values)?;
+    let found = deserializer.deserialize_map(Members)?;
     deserializer.end()?;
     Ok(found)
 }
 
-struct Values;
+struct Members;
 
-impl<'a> Visitor<'a> for Values {
-    type Value = Vec<&'a RawValue>;
+impl<'a> Visitor<'a> for Members {
+    type Value = Vec<(String, &'a RawValue)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
@@ -64,8 +64,8 @@ impl<'a> Visitor<'a> for Values {
 
     fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut found = Vec::new();
-        while let Some((_, value)) = map.next_entry::<IgnoredAny, &'a RawValue>()? {
-            found.push(value);
+        while let Some(member) = map.next_entry()? {
+            found.push(member);
         }
         Ok(found)
     }
@@ -175,6 +175,13 @@ pub(crate) fn splice(text: &str, edits: &[(Range<usize>, &str)]) -> Option<Strin
     }
     out.push_str(text.get(at..)?);
     Some(out)
+}
+
+/// A text with a further member, or several, in an object in it.
+pub(crate) fn with_member(text: &str, object: &RawValue, member: &str) -> Option<String> {
+    let start = range_of(text, object.get())?.start + 1;
+    let comma = if text.get(start..)?.trim_start().starts_with('}') { "" } else { "," };
+    splice(text, &[(start..start, &format!("{member}{comma}"))])
 }
 
 #[cfg(test)]

@@ -41,6 +41,7 @@ mod state;
 pub mod stdio;
 mod streams;
 mod task;
+mod tongue;
 mod upstream;
 mod words;
 

@@ -10,6 +10,7 @@ use super::frame::{Frame, Lines};
 use super::link::Missing;
 use super::message::{Envelope, Id};
 use super::post::Heard;
+use super::tongue::{Said, TOOLS_CHANGED};
 use super::{Core, question, words};
 use crate::limits;
 
@@ -81,6 +82,16 @@ impl Core {
     }
 
     async fn take_message(&self, line: String, about: Option<&Id>) {
+        let line = match self.link.tongue.incoming(line) {
+            Said::Pass(line) => line,
+            // A server that does not read its answers is noticed where it is written to next.
+            Said::Answer(line) => return drop(self.link.send_call(line, Vec::new).await),
+            Said::Change => {
+                self.listing.want();
+                return;
+            }
+            Said::Drop => return,
+        };
         let envelope = match Envelope::read(&line) {
             Ok(envelope) => envelope,
             Err(error) => return self.note(&format!("a message of the server was dropped: {error}")),
@@ -90,7 +101,7 @@ impl Core {
             return self.note("a message of the server was dropped: its id is one of the gateway's own");
         }
         let ours = envelope.id.filter(|_| envelope.is_answer()).and_then(Id::read).filter(|id| self.link.is_ours(id));
-        let is_change = envelope.method.as_deref() == Some("notifications/tools/list_changed");
+        let is_change = envelope.method.as_deref() == Some(TOOLS_CHANGED);
         let labels = question::labels(&line, &envelope, &self.server);
         let labelled = labels.and_then(|labels| question::labelled(line, &labels));
         if let Some(id) = ours {

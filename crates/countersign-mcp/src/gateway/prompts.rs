@@ -34,7 +34,7 @@ impl Default for Prompts {
 pub(super) struct Asked<'p> {
     prompts: &'p Prompts,
     pub(super) id: Id,
-    hold: HoldId,
+    hold: Option<HoldId>,
     answer: oneshot::Receiver<String>,
 }
 
@@ -46,14 +46,20 @@ impl Prompts {
     /// Takes an id for a prompt about a hold. None where the person is being asked about it already.
     pub(super) fn ask(&self, hold: HoldId) -> Option<Asked<'_>> {
         let mut open = self.open();
-        if !open.holds.insert(hold) {
-            return None;
-        }
+        open.holds.insert(hold).then(|| self.asked(&mut open, Some(hold)))
+    }
+
+    /// Takes an id for a question that is not ours, and goes to the client under an id of ours.
+    pub(super) fn question(&self) -> Asked<'_> {
+        self.asked(&mut self.open(), None)
+    }
+
+    fn asked(&self, open: &mut Open, hold: Option<HoldId>) -> Asked<'_> {
         open.next += 1;
         let id = Id::text(&format!("{}{}", self.prefix, open.next));
         let (sender, answer) = oneshot::channel();
         open.answers.insert(id.clone(), sender);
-        Some(Asked { prompts: self, id, hold, answer })
+        Asked { prompts: self, id, hold, answer }
     }
 
     /// Whether an id is one of ours, waited for or not.
@@ -81,7 +87,9 @@ impl Drop for Asked<'_> {
     fn drop(&mut self) {
         let mut open = self.prompts.open();
         open.answers.remove(&self.id);
-        open.holds.remove(&self.hold);
+        if let Some(hold) = &self.hold {
+            open.holds.remove(hold);
+        }
     }
 }
 

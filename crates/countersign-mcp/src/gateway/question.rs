@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 
-use super::message::{Envelope, is_spelling_of, pick, range_of, splice, values};
+use super::message::{Envelope, is_spelling_of, members, pick, range_of, splice};
 use super::words::ELICIT;
 
 /// Where the words of a question stand, and what is to stand there.
@@ -39,7 +39,7 @@ fn asked(result: &RawValue) -> Option<Vec<&RawValue>> {
     let [requests] = pick(result.get(), ["inputRequests"]).ok()?;
     let Some(requests) = requests else { return Some(Vec::new()) };
     let mut found = Vec::new();
-    for request in values(requests.get()).ok()? {
+    for (_, request) in members(requests.get()).ok()? {
         let [method, params] = pick(request.get(), ["method", "params"]).ok()?;
         let method: String = serde_json::from_str(method?.get()).ok()?;
         if is_spelling_of(&method, ELICIT) {

@@ -13,6 +13,9 @@ use super::words::PROMPT;
 /// The protocol's `_meta` key that only requests of the newer era carry.
 pub(crate) const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 
+/// The revisions that begin with a handshake.
+pub(crate) const HANDSHAKES: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+
 /// How messages are dressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Era {
@@ -66,7 +69,7 @@ fn member_of(line: &str, name: &str, value: &RawValue) -> Option<Range<usize>> {
 }
 
 /// A request without one of the members of its `params`, or of an object in there. None where it cannot be taken out.
-fn without(line: &str, inside: &[&str], name: &str) -> Option<String> {
+pub(crate) fn without(line: &str, inside: &[&str], name: &str) -> Option<String> {
     let mut object = Envelope::read(line).ok()?.params?;
     for step in inside {
         match pick(object.get(), [step]).ok()? {

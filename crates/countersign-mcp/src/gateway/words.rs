@@ -8,8 +8,9 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::able::TASKS;
-use super::message::{Id, pick, range_of, splice};
+use super::message::{Id, pick, range_of, splice, with_member};
 use super::request::Era;
+use super::tongue::type_of;
 
 /// JSON-RPC: the text is no JSON.
 pub(crate) const PARSE_ERROR: i32 = -32700;
@@ -47,6 +48,11 @@ pub(crate) fn error(id: Option<&Id>, code: i32, message: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}}}}}"#)
 }
 
+/// An answer with this result.
+pub(crate) fn plain(id: &Id, result: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, id.0)
+}
+
 /// Whether a result reports an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
@@ -60,7 +66,7 @@ pub(crate) fn result(id: &Id, era: Era, tone: Tone, text: &str) -> String {
     if let (Era::Modern, Some(members)) = (era, result.as_object_mut()) {
         members.insert("resultType".into(), "complete".into());
     }
-    format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, id.0)
+    plain(id, &result.to_string())
 }
 
 /// Says that a call will not run.
@@ -75,15 +81,14 @@ pub(crate) fn doubt(id: &Id, era: Era) -> String {
 
 /// Tells a client of the newer era to send the same call again, with this state.
 pub(crate) fn again(id: &Id, state: &str) -> String {
-    let result = json!({"resultType": "input_required", "requestState": state});
-    format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, id.0)
+    plain(id, &json!({"resultType": "input_required", "requestState": state}).to_string())
 }
 
 /// Has a client of the newer era ask its user, and send the same call again with the answer and this state.
 pub(crate) fn prompt(id: &Id, state: &str, params: &Value) -> String {
     let prompts = json!({PROMPT: {"method": ELICIT, "params": params}});
     let result = json!({"resultType": "input_required", "requestState": state, "inputRequests": prompts});
-    format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, id.0)
+    plain(id, &result.to_string())
 }
 
 /// Asks the user of a client of the handshake era.
@@ -140,7 +145,7 @@ pub(crate) fn is_unfinished(call: &Call) -> bool {
 
 /// How a call ended, from the record.
 pub(crate) fn ended(id: &Id, era: Era, call: &Call) -> String {
-    let note = edit_note(call);
+    let note = Wording::default().edited(call);
     let noted = |text: &str| note.as_ref().map_or_else(|| text.to_owned(), |note| format!("{note}\n{text}"));
     match (call.state, &call.outcome) {
         (CallState::Succeeded, Some(Outcome::Succeeded { output })) => stored(id, era, output, note.as_deref()),
@@ -163,7 +168,13 @@ fn stored(id: &Id, era: Era, output: &Json, note: Option<&str>) -> String {
     if !output.as_str().starts_with('{') {
         return result(id, era, Tone::Fine, &spoken(Some(output)));
     }
-    let line = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{output}}}"#, id.0);
+    let line = match serde_json::from_str(output.as_str()).ok().and_then(|raw: &RawValue| Some((raw, type_of(raw)?))) {
+        // It ran for a client of the other era.
+        Some((raw, lacking)) if era == Era::Modern => {
+            plain(id, &with_member(output.as_str(), raw, lacking).unwrap_or_else(|| output.to_string()))
+        }
+        _ => plain(id, output.as_str()),
+    };
     match note {
         Some(note) => with_note(&line, note).unwrap_or(line),
         None => line,
@@ -180,7 +191,7 @@ fn spoken(json: Option<&Json>) -> String {
 /// Where a person changed the arguments the model is told, or it would believe that its own were run.
 pub(crate) fn answer(id: &Id, line: &str, call: &Call) -> Option<String> {
     let line = under(id, line)?;
-    Some(match edit_note(call) {
+    Some(match Wording::default().edited(call) {
         Some(note) => with_note(&line, &note).unwrap_or(line),
         None => line,
     })
@@ -190,11 +201,6 @@ pub(crate) fn answer(id: &Id, line: &str, call: &Call) -> Option<String> {
 pub(crate) fn under(id: &Id, line: &str) -> Option<String> {
     let [raw] = pick(line, ["id"]).ok()?;
     splice(line, &[(range_of(line, raw?.get())?, id.0.as_str())])
-}
-
-fn edit_note(call: &Call) -> Option<String> {
-    call.proposed_digest?;
-    Some(format!("A person changed the arguments before this call ran. It ran with: {}", call.shown_arguments()))
 }
 
 /// A result with a text before its content.
@@ -232,13 +238,6 @@ pub(crate) fn offering_tasks(line: &str) -> Option<String> {
             [None] => with_member(line, extensions, &member),
         },
     }
-}
-
-/// A text with a further member in an object in it.
-fn with_member(line: &str, object: &RawValue, member: &str) -> Option<String> {
-    let start = range_of(line, object.get())?.start + 1;
-    let comma = if line.get(start..)?.trim_start().starts_with('}') { "" } else { "," };
-    splice(line, &[(start..start, &format!("{member}{comma}"))])
 }
 
 /// Withdraws a request.

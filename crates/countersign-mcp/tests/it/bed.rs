@@ -95,7 +95,7 @@ impl Bed {
     pub(crate) fn program(&self, era: Era) -> McpServer {
         let program = std::env::current_exe().unwrap().display().to_string();
         let words = match era {
-            Era::Every => format!("stdio {}", self.folder.path().display()),
+            Era::Every | Era::Newer => format!("stdio {}", self.folder.path().display()),
             Era::Handshake => format!("stdio {} handshake", self.folder.path().display()),
         };
         let command = [&*program, TEST, "--exact", "--nocapture", "--test-threads=2"];

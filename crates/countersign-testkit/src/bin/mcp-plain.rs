@@ -3,6 +3,7 @@
 //! Every effect is a line in the file LOG, so that a test can count what really ran. While a file `LOG.changed` is there
 //! one tool is described differently; while `LOG.extra` is there one more is listed; while `LOG.many` says `NAME COUNT`, so
 //! many more are; the tool `wait` answers once there is `LOG.go`; while `LOG.mute` is there it does not say what its tools are.
+//! It minds no era, unless `LOG.era` says that it knows only `handshake`, or only `newer`.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, Write as _};
@@ -14,13 +15,17 @@ const TOOLS: &str = r#"{"name":"write","description":"Writes a note.","inputSche
 
 struct Server {
     log: String,
+    /// Who started it.
+    parent: u32,
+    /// Whether somebody has shaken hands.
+    greeted: bool,
     /// Calls that are answered once they are cancelled.
     slow: Vec<Value>,
 }
 
 fn main() -> anyhow::Result<()> {
     let log = std::env::args().nth(1).unwrap_or_default();
-    let mut server = Server { log, slow: Vec::new() };
+    let mut server = Server { log, parent: std::os::unix::process::parent_id(), greeted: false, slow: Vec::new() };
     for line in io::stdin().lock().lines() {
         let line = line?;
         let message: Value = serde_json::from_str(&line)?;
@@ -50,7 +55,13 @@ impl Server {
 
     fn answer(&mut self, message: &Value) -> io::Result<()> {
         let id = &message["id"];
+        if let Some((code, why)) = self.refused(message) {
+            return self.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{why}"}}}}"#));
+        }
         match message["method"].as_str() {
+            Some("server/discover") if self.knows_only("newer") => self.say(&format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{{"tools":{{}}}},"ttlMs":0,"cacheScope":"private","instructions":"Be kind.","_meta":{{"io.modelcontextprotocol/serverInfo":{{"name":"plain","version":"2"}}}}}}}}"#
+            )),
             // Odd order and odd members: a gateway must leave them alone.
             Some("initialize") => self.say(&format!(
                 r#"{{"result":{{"serverInfo":{{"version":"1","name":"plain"}},"odd":[1, 2],"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}}}},"id":{id},"jsonrpc":"2.0"}}"#
@@ -63,6 +74,34 @@ impl Server {
             Some("tools/call") => self.call(id, &message["params"]),
             Some(method) => self.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"echo":"{method}"}}}}"#)),
             None => Ok(()),
+        }
+    }
+
+    fn knows_only(&self, era: &str) -> bool {
+        std::fs::read_to_string(format!("{}.era", self.log)).is_ok_and(|only| only.trim() == era)
+    }
+
+    /// Why a server of one era does not answer.
+    fn refused(&mut self, message: &Value) -> Option<(i32, &'static str)> {
+        let method = message.get("method").and_then(Value::as_str).unwrap_or_default();
+        let version = message.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion");
+        let is_newer = version.is_some_and(Value::is_string);
+        if self.knows_only("newer") {
+            return match (method, is_newer) {
+                ("initialize" | "ping" | "logging/setLevel", _) => Some((-32601, "no such method")),
+                (_, false) => Some((-32602, "which version?")),
+                (_, true) => None,
+            };
+        }
+        let was_greeted = self.greeted;
+        self.greeted |= method == "initialize";
+        let is_strict = self.knows_only("handshake");
+        match method {
+            "server/discover" if is_strict => Some((-32601, "no such method")),
+            "initialize" => None,
+            _ if is_strict && !was_greeted => Some((-32600, "nobody has shaken hands")),
+            _ if is_strict && is_newer => Some((-32600, "what is this in `_meta`?")),
+            _ => None,
         }
     }
 
@@ -100,6 +139,10 @@ impl Server {
             }
             "wait" => {
                 while !self.is_there("go") {
+                    // Whoever started it was killed: nobody is left to answer.
+                    if std::os::unix::process::parent_id() != self.parent {
+                        std::process::exit(0);
+                    }
                     std::thread::sleep(std::time::Duration::from_millis(5));
                 }
                 self.done(id, name)

@@ -37,6 +37,7 @@ impl McpClient {
                 legacy_version: None,
             },
             Era::Handshake => ClientLifecycleMode::Initialize,
+            Era::Newer => ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] },
         };
         let service = user.serve_with_lifecycle(transport, lifecycle).await.context("the client cannot connect")?;
         Ok(McpClient { service })

@@ -41,6 +41,8 @@ pub enum Era {
     Every,
     /// Those that begin with a handshake.
     Handshake,
+    /// Those that do not.
+    Newer,
 }
 
 /// The server.
@@ -105,6 +107,7 @@ impl ServerHandler for McpFixture {
         match self.era {
             Era::Every => Cow::Borrowed(ProtocolVersion::KNOWN_VERSIONS),
             Era::Handshake => Cow::Owned(vec![ProtocolVersion::V_2025_11_25]),
+            Era::Newer => Cow::Owned(vec![ProtocolVersion::V_2026_07_28]),
         }
     }
 

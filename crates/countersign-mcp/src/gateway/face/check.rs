@@ -12,7 +12,7 @@ use crate::gateway::able::CAPABILITIES_KEY;
 use crate::gateway::catalog::{Catalog, Entry};
 use crate::gateway::message::{Envelope, pick};
 use crate::gateway::post::{self, decoded, name_of};
-use crate::gateway::request::{VERSION_KEY, names_capabilities, protocol_version};
+use crate::gateway::request::{HANDSHAKES, VERSION_KEY, names_capabilities, protocol_version};
 use crate::gateway::words::{HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, NO_CAPABILITY, NO_METHOD, NO_VERSION};
 
 /// Names a session.
@@ -22,9 +22,6 @@ pub(super) const LAST: &str = "last-event-id";
 const VERSION: &str = "mcp-protocol-version";
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
-
-/// Revisions that begin with a handshake.
-const HANDSHAKES: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
 /// Which conversation a message belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
