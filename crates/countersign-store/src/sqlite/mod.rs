@@ -36,7 +36,7 @@ use cache::Cache;
 use checkpoint::Checkpointer;
 pub(crate) use migrate::SCHEMA;
 use read::Readers;
-use sync::{Disk, Progress, Syncer};
+use sync::{Disk, Progress, Shore, Syncer};
 use watch::Watcher;
 use writer::{Done, Job, Message, Queue, Shared, Work, Writer};
 
@@ -46,11 +46,11 @@ use writer::{Done, Job, Message, Queue, Shared, Work, Writer};
 /// Dropping it finishes what was asked for, then closes the file.
 pub struct SqliteStore {
     messages: Sender<Message>,
-    /// The writer and the syncer, in the order they end.
+    /// The writer and the syncer, in the order they end, and the readers.
     threads: Vec<JoinHandle<()>>,
     watcher: Watcher,
     checkpointer: Checkpointer,
-    readers: Arc<Readers>,
+    readers: Readers,
     shared: Arc<Shared>,
 }
 
@@ -94,13 +94,16 @@ impl SqliteStore {
         let watcher = Watcher::start(path, Arc::clone(&shared))?;
         let (checkpointer, nudge) = Checkpointer::start(path)?;
         let (queue, cache) = (Queue::new(queue), Cache::default());
-        let writer = Writer { connection, queue, syncer, shared: Arc::clone(&shared), cache, nudge };
-        let syncer = Syncer { disk, bundles, writer: messages.clone(), shared: Arc::clone(&shared) };
+        let shore = Shore::new(disk, Arc::clone(&shared));
+        let writer =
+            Writer { connection, queue, syncer, shore: Arc::clone(&shore), shared: Arc::clone(&shared), cache, nudge };
+        let syncer = Syncer { shore, bundles, writer: messages.clone() };
         let thread = |name: &str| std::thread::Builder::new().name(name.into());
         let writer = thread("countersign-write").spawn(move || writer.work())?;
         let syncer = thread("countersign-sync").spawn(move || syncer.work())?;
-        let readers = Readers::new(path.to_owned(), Arc::clone(&shared));
-        Ok(SqliteStore { messages, threads: vec![writer, syncer], watcher, checkpointer, readers, shared })
+        let (readers, reading) = Readers::start(path, Arc::clone(&shared))?;
+        let threads = [writer, syncer].into_iter().chain(reading).collect();
+        Ok(SqliteStore { messages, threads, watcher, checkpointer, readers, shared })
     }
 
     /// How many transactions this handle has committed. Many operations may share one.

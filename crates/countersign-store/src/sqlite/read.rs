@@ -1,7 +1,10 @@
 //! Reads: a few connections beside the writer, which see every commit and wait for none.
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path as FilePath;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use countersign::call::{Call, CallState, Chain, Path};
 use countersign::event::{Cursor, Event};
@@ -11,7 +14,7 @@ use countersign::limits;
 use countersign::store::{CallFilter, EventFilter, Order, StoreError};
 use countersign::time::Time;
 use rusqlite::{Connection, OptionalExtension as _, Params, ToSql, params};
-use tokio::sync::Semaphore;
+use tokio::sync::oneshot;
 
 use super::migrate::open_reader;
 use super::rows::{self, failed};
@@ -30,50 +33,79 @@ const STRETCH: u32 = 10;
 /// How many reads may go on at once.
 const READERS: usize = 4;
 
-/// The reading connections.
+/// The reading connections, each with a thread of its own: whatever else blocks threads in this process keeps no read
+/// waiting.
 pub(super) struct Readers {
-    path: PathBuf,
-    idle: Mutex<Vec<Connection>>,
-    turns: Semaphore,
+    queue: Mutex<Option<Sender<Read>>>,
     shared: Arc<Shared>,
 }
 
+/// A read on its way to a thread: told why there is no connection, where there is none. False where it may be broken.
+type Read = Box<dyn FnOnce(Result<&Connection, StoreError>) -> bool + Send>;
+
 impl Readers {
-    pub(super) fn new(path: PathBuf, shared: Arc<Shared>) -> Arc<Readers> {
-        Arc::new(Readers { path, idle: Mutex::default(), turns: Semaphore::new(READERS), shared })
+    /// Starts the threads; they end once this is closed.
+    pub(super) fn start(path: &FilePath, shared: Arc<Shared>) -> std::io::Result<(Readers, Vec<JoinHandle<()>>)> {
+        let (queue, reads) = channel();
+        let reads = Arc::new(Mutex::new(reads));
+        let start = |_| {
+            let (path, reads) = (path.to_owned(), Arc::clone(&reads));
+            std::thread::Builder::new().name("countersign-read".into()).spawn(move || serve(&path, &reads))
+        };
+        let threads = (0..READERS).map(start).collect::<Result<_, _>>()?;
+        Ok((Readers { queue: Mutex::new(Some(queue)), shared }, threads))
     }
 
     /// Runs a read on a thread where it may block. What it saw is on disk when this returns.
     pub(super) async fn read<T: Send + 'static>(
-        self: &Arc<Self>,
+        &self,
         read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let _turn = self.turns.acquire().await.map_err(|_| StoreError::Closed)?;
-        let readers = Arc::clone(self);
-        let reading = tokio::task::spawn_blocking(move || {
-            let connection = match readers.idle().pop() {
-                Some(connection) => connection,
-                None => open_reader(&readers.path).map_err(failed)?,
-            };
-            let found = read(&connection);
-            // One that failed may be broken; the next read opens another.
-            if found.is_ok() {
-                readers.idle().push(connection);
-            }
-            found
+        let (answer, answered) = oneshot::channel();
+        let read: Read = Box::new(move |connection| {
+            let found = connection.and_then(read);
+            let is_fine = found.is_ok();
+            let _ = answer.send(found);
+            is_fine
         });
-        let found = reading.await.map_err(|error| StoreError::Failed(error.to_string()))??;
+        self.queue().as_ref().and_then(|queue| queue.send(read).ok()).ok_or(StoreError::Closed)?;
+        let panicked = |_| StoreError::Failed("the read was given up".to_owned());
+        let found = answered.await.map_err(panicked)??;
         self.shared.progress.settled().await?;
         Ok(found)
     }
 
+    /// Takes no more reads.
     pub(super) fn close(&self) {
-        self.turns.close();
-        self.idle().clear();
+        *self.queue() = None;
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> MutexGuard<'_, Option<Sender<Read>>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads until nobody can ask any more.
+fn serve(path: &FilePath, reads: &Mutex<Receiver<Read>>) {
+    let mut idle: Option<Connection> = None;
+    loop {
+        let next = reads.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(read) = next else { return };
+        let connection = match idle.take() {
+            Some(connection) => Ok(connection),
+            None => open_reader(path).map_err(failed),
+        };
+        idle = match connection {
+            // One that failed may be broken; the next read opens another.
+            Ok(connection) => {
+                let is_fine = catch_unwind(AssertUnwindSafe(|| read(Ok(&connection)))).unwrap_or(false);
+                is_fine.then_some(connection)
+            }
+            Err(error) => {
+                read(Err(error));
+                None
+            }
+        };
     }
 }
 

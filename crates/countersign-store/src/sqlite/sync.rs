@@ -6,9 +6,9 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use countersign::store::StoreError;
 use tokio::sync::watch;
@@ -92,27 +92,51 @@ pub(super) struct Bundle {
 
 /// The thread that syncs.
 pub(super) struct Syncer {
-    pub(super) disk: Box<dyn Disk>,
+    pub(super) shore: Arc<Shore>,
     pub(super) bundles: Receiver<Bundle>,
     pub(super) writer: Sender<Message>,
-    pub(super) shared: Arc<Shared>,
 }
 
 impl Syncer {
     /// Works until the writer has ended.
-    pub(super) fn work(mut self) {
+    pub(super) fn work(self) {
         while let Ok(bundle) = self.bundles.recv() {
-            let progress = &self.shared.progress;
-            let synced = self.disk.sync();
-            if let Err(error) = &synced {
-                tracing::error!(%error, "the log could not be brought to disk; nothing more is written");
-            }
-            let failed = synced.is_err() || progress.has_failed();
-            progress.synced.send_replace((!failed).then_some(bundle.number));
+            let failed = self.shore.sync(bundle.number);
             // First the writer, which can commit what it has meanwhile.
             let _ = self.writer.send(Message::Synced);
-            self.answer(bundle, failed);
+            self.shore.answer(bundle, failed);
         }
+    }
+}
+
+/// Where commits come to rest. The syncer brings them there; the writer does it itself where nobody else waits for it, and
+/// saves a lone caller the way over another thread.
+pub(super) struct Shore {
+    disk: Mutex<Box<dyn Disk>>,
+    shared: Arc<Shared>,
+}
+
+impl Shore {
+    pub(super) fn new(disk: Box<dyn Disk>, shared: Arc<Shared>) -> Arc<Shore> {
+        Arc::new(Shore { disk: Mutex::new(disk), shared })
+    }
+
+    /// Brings a commit to disk and tells who asked for it.
+    pub(super) fn land(&self, bundle: Bundle) {
+        let failed = self.sync(bundle.number);
+        self.answer(bundle, failed);
+    }
+
+    /// Brings everything up to this commit to disk. True where that failed, now or before.
+    fn sync(&self, number: u64) -> bool {
+        let progress = &self.shared.progress;
+        let synced = self.disk.lock().unwrap_or_else(PoisonError::into_inner).sync();
+        if let Err(error) = &synced {
+            tracing::error!(%error, "the log could not be brought to disk; nothing more is written");
+        }
+        let failed = synced.is_err() || progress.has_failed();
+        progress.synced.send_replace((!failed).then_some(number));
+        failed
     }
 
     fn answer(&self, bundle: Bundle, failed: bool) {

@@ -23,7 +23,7 @@ use super::cache::Cache;
 use super::checkpoint::Nudge;
 use super::records;
 use super::state::{Batch, News};
-use super::sync::{Bundle, Progress, lost};
+use super::sync::{Bundle, Progress, Shore, lost};
 
 /// How many operations one commit may carry.
 const BATCH: usize = 256;
@@ -76,6 +76,7 @@ pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) queue: Queue,
     pub(super) syncer: Sender<Bundle>,
+    pub(super) shore: Arc<Shore>,
     pub(super) shared: Arc<Shared>,
     pub(super) cache: Cache,
     pub(super) nudge: Nudge,
@@ -143,6 +144,12 @@ impl Queue {
         }
     }
 
+    /// Whether nobody else waits.
+    fn is_idle(&mut self) -> bool {
+        self.take_all();
+        self.waiting.is_empty()
+    }
+
     /// Waits until the disk is free.
     fn free(&mut self) {
         while self.syncing {
@@ -192,6 +199,9 @@ impl Writer {
     }
 
     fn hand_over(&mut self, bundle: Bundle) {
+        if bundle.jobs.len() == 1 && self.queue.is_idle() {
+            return self.shore.land(bundle);
+        }
         // A syncer that is gone has dropped who waits for it, and they hear that.
         self.queue.syncing = self.syncer.send(bundle).is_ok();
     }

@@ -250,3 +250,37 @@ async fn expired_records_do_not_pile_up() {
     let left: i64 = test.raw().query_row("SELECT count(*) FROM records", [], |row| row.get(0)).unwrap();
     assert_eq!(left, 3);
 }
+
+/// B96: approvers that block every thread the runtime lends keep nobody from the store: a call is cancelled, the others
+/// expire, and nothing runs.
+#[test]
+fn approvers_that_block_every_thread_defeat_nothing() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(2).build().unwrap();
+    let (release, blocked) = std::sync::mpsc::channel::<()>();
+    runtime.block_on(async {
+        let test = TestSqlite::new().await;
+        let blocked = Arc::new(std::sync::Mutex::new(blocked));
+        let ask = move |_| {
+            let blocked = Arc::clone(&blocked);
+            async move {
+                // Blocks the thread, not only the task, until the test ends.
+                let _ = blocked.lock().unwrap().recv();
+                Ok(Answer::approve())
+            }
+        };
+        let builder = countersign::Gate::builder().policy(countersign::Policy::ask_all()).store(test.store());
+        let gate = builder.approver(ask).without_sweeper().build().unwrap();
+        let mut calls = Vec::new();
+        for n in 0..4 {
+            let proposal = countersign::Proposal::new("write", format!(r#"{{"n":{n}}}"#));
+            calls.push(gate.submit_undefined(proposal).await.unwrap());
+        }
+        gate.cancel(calls[0].id).await.unwrap();
+        assert_eq!(gate.wait(calls[0].id).await.unwrap().state, CallState::Cancelled);
+        test.advance(countersign::limits::HOLD_LIFE + std::time::Duration::from_secs(1)).await;
+        for call in &calls[1..] {
+            assert_eq!(gate.wait(call.id).await.unwrap().state, CallState::Expired);
+        }
+        drop(release);
+    });
+}
