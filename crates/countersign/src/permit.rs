@@ -1,6 +1,7 @@
 //! The permit: proof that one exact call may run, once.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 use crate::call::Call;
 use crate::gate::{Gate, GateError};
 use crate::hold::{Answer, Decision, HoldState};
-use crate::id::CallId;
+use crate::id::{CallId, HoldId};
 use crate::json::{Bounds, Json};
 use crate::place::Place;
 use crate::refusal::{Refusal, RefusalKind};
@@ -48,7 +49,7 @@ use crate::transition::Rejection;
 ///
 /// ```compile_fail,E0451
 /// fn forge(call: std::sync::Arc<countersign::Call>, gate: countersign::Gate) -> countersign::Running {
-///     countersign::Running { call, gate, fence: 1 }
+///     countersign::Running { call, gate, fence: 1, unasked: Default::default() }
 /// }
 /// ```
 // B9: the examples above that must not compile are its tests.
@@ -115,7 +116,7 @@ impl Permit {
     /// Turns the permit into a run. Whoever does this by hand must begin while the lease lasts, and report the outcome
     /// with [`Gate::finish`].
     pub fn start(self) -> Running {
-        Running { call: self.call, gate: self.gate, fence: self.fence }
+        Running { call: self.call, gate: self.gate, fence: self.fence, unasked: Arc::default() }
     }
 }
 
@@ -135,6 +136,8 @@ pub struct Running {
     call: Arc<Call>,
     gate: Gate,
     fence: u64,
+    /// Whether there was a question that could not be put to anybody.
+    unasked: Arc<AtomicBool>,
 }
 
 impl Running {
@@ -190,21 +193,33 @@ impl Running {
 
     /// Asks whether to go on, with a hint and something to look at. Always asked, whatever was decided before.
     ///
-    /// A no comes back as a refusal made to be propagated with `?`. Waits for people.
+    /// A no comes back as a refusal made to be propagated with `?`, and so does a question that could not be asked. A tool
+    /// that says it succeeded all the same leaves a doubt. Waits for people.
     pub async fn confirm<T: Serialize + Sync>(&self, hint: &str, payload: &T) -> Result<Decision, Refusal> {
-        let payload = Json::of(payload).and_then(|json| Json::ingest(json.as_str(), Bounds::PAYLOAD));
-        let payload = payload.map_err(|error| Refusal::new(RefusalKind::Error).because(error.to_string()))?;
-        let asked = self.gate.ask(&self.call, self.fence, hint, payload).await;
-        let (call, hold) = asked.map_err(|error| refusal_of(&error))?;
+        let asked = self.ask(hint, payload).await.inspect_err(|_| self.unasked.store(true, Ordering::SeqCst));
+        let (call, hold) = asked?;
         let hold = call.holds.iter().find(|found| found.id == hold);
         let hold = hold.ok_or_else(|| Refusal::new(RefusalKind::Error).because("the hold is gone"))?;
         match (hold.state, hold.decisions.last()) {
-            (HoldState::Approved, Some(decision)) => Ok(decision.clone()),
+            (HoldState::Approved, Some(decision)) if matches!(decision.answer, Answer::Approve { .. }) => {
+                Ok(decision.clone())
+            }
             (HoldState::Released, _) => {
                 Ok(Decision::new(crate::hold::Who::program("unattended"), "unattended", hold.digest, Answer::approve()))
             }
             _ => Err(hold.refusal.clone().unwrap_or_else(|| Refusal::new(RefusalKind::Error))),
         }
+    }
+
+    async fn ask<T: Serialize + Sync>(&self, hint: &str, payload: &T) -> Result<(Arc<Call>, HoldId), Refusal> {
+        let payload = Json::of(payload).and_then(|json| Json::ingest(json.as_str(), Bounds::PAYLOAD));
+        let payload = payload.map_err(|error| Refusal::new(RefusalKind::Error).because(error.to_string()))?;
+        self.gate.ask(&self.call, self.fence, hint, payload).await.map_err(|error| refusal_of(&error))
+    }
+
+    /// Is set once there was a question that could not be put to anybody.
+    pub(crate) fn unasked(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.unasked)
     }
 
     /// The call's id.

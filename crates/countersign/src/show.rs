@@ -184,6 +184,7 @@ impl Facts {
         }
         if hold.in_run() {
             self.add("stage", "already running, asks to go on".to_owned());
+            call.holds.iter().take_while(|earlier| earlier.id != hold.id).for_each(|earlier| self.checkpoint(earlier));
         }
         let agents: Vec<String> = path.agents.iter().map(|agent| name(agent)).collect();
         if !agents.is_empty() {
@@ -203,6 +204,18 @@ impl Facts {
             if let Some(text) = text {
                 self.name(label, text);
             }
+        }
+    }
+
+    /// What was asked about the same call before, and how that ended.
+    fn checkpoint(&mut self, earlier: &HoldRow) {
+        let by: Vec<String> = earlier.decisions.iter().map(|decision| name(&decision.by.id)).collect();
+        let by = if by.is_empty() { String::new() } else { format!(" by {}", by.join(", ")) };
+        let state = earlier.state.as_str();
+        match (earlier.in_run(), &earlier.hint) {
+            (true, Some(hint)) => self.add("asked before", format!("\"{}\": {state}{by}", escape_folded(hint))),
+            (true, None) => self.add("asked before", format!("while it ran: {state}{by}")),
+            (false, _) => self.add("asked before", format!("whether to run it: {state}{by}")),
         }
     }
 

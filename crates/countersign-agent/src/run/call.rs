@@ -109,12 +109,16 @@ pub(super) fn words(call: &Call, wording: &Wording) -> (Arc<str>, bool) {
         let refusal = call.refusal.clone().unwrap_or_else(|| Refusal::new(RefusalKind::Error));
         (wording.refusal(&refusal).into(), true)
     };
+    let ran = |(text, is_error): (Arc<str>, bool)| match wording.edited(call) {
+        Some(edited) => (format!("{edited}\n{text}").into(), is_error),
+        None => (text, is_error),
+    };
     match (call.state, &call.outcome) {
-        (CallState::Succeeded, Some(Outcome::Succeeded { output })) => (text_of(output), false),
+        (CallState::Succeeded, Some(Outcome::Succeeded { output })) => ran((text_of(output), false)),
         (CallState::Answered, _) => (call.response.as_ref().map_or_else(|| "".into(), text_of), false),
-        (CallState::Failed, Some(Outcome::Failed { error, refusal: None })) => (error.as_str().into(), true),
-        (CallState::Failed, Some(Outcome::MayHaveApplied { why })) => (why.as_str().into(), true),
-        (CallState::Resolved, outcome) => resolved(call, outcome.as_ref(), wording),
+        (CallState::Failed, Some(Outcome::Failed { error, refusal: None })) => ran((error.as_str().into(), true)),
+        (CallState::Failed, Some(Outcome::MayHaveApplied { why })) => ran((why.as_str().into(), true)),
+        (CallState::Resolved, outcome) => ran(resolved(call, outcome.as_ref(), wording)),
         (CallState::Failed | CallState::Denied | CallState::Expired | CallState::Cancelled | CallState::Lapsed, _) => {
             refused()
         }

@@ -26,6 +26,25 @@ async fn an_approved_call_runs_once_and_its_result_reaches_the_model() {
     assert_eq!((&*script.result().text, script.result().is_error), ("send done", false));
 }
 
+/// B34: where a person changed the arguments the model is told which ones ran, whether the tool did it or failed.
+#[tokio::test]
+async fn the_model_is_told_which_arguments_ran() {
+    let told = r#"A person changed the arguments before this call ran. It ran with: {"to":"cy"}"#;
+    for (name, words, is_error) in [("send", "send done", false), ("broken", "it is stuck", true)] {
+        let bed = Bed::new(ASK);
+        let script = Script::new([calls([(name, r#"{"to":"bo"}"#)]), says("well")]);
+        let broken = countersign::tool::tool(Definition::new("broken", "Fails."), |_| async {
+            Err(ToolError::Failed("it is stuck".to_owned()))
+        });
+        let run = bed.agent_with(&script, |builder| builder.tool(broken)).spawn("go");
+        let arguments = Some(Json::of(&serde_json::json!({"to": "cy"})).unwrap());
+        bed.answer(&bed.hold().await, Answer::Approve { arguments, payload: None, remember: None }).await;
+        run.await.unwrap();
+        let given = script.result();
+        assert_eq!((&*given.text, given.is_error), (&*format!("{told}\n{words}"), is_error));
+    }
+}
+
 /// B2: a denied call never runs; the model reads the reason as an error in the same turn, and the run goes on.
 #[tokio::test]
 async fn a_denial_is_data_for_the_model_and_the_run_goes_on() {

@@ -162,7 +162,7 @@ async fn a_tool_that_was_running_is_in_doubt_afterwards() {
     }
 }
 
-/// B85, B97: a call whose tool is gone after the restart is withdrawn: nobody is asked about what nobody can run.
+/// B85, B97, B102: a call whose tool is gone after the restart is withdrawn: nobody is asked about what nobody can run.
 #[tokio::test]
 async fn a_call_whose_tool_is_gone_is_withdrawn() {
     for kind in DURABLE {

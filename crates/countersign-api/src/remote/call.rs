@@ -92,6 +92,13 @@ pub(super) fn claimed(claimed: wire::Claimed, owner: &str) -> Result<Call, GateE
     let verdict = Verdict { effect, policy: bound.policy.into(), ..unknown_verdict() };
     let at = time(claimed.claimed_at);
     let decision = claimed.decision.map(|decision| decided(decision, claimed.digest, claimed.payload, None));
+    // SECURITY: whatever is not plainly to run does not run.
+    if claimed.state != CallState::Executing {
+        return Err(GateError::Refused(format!("it handed over a call that is {}", claimed.state)));
+    }
+    if decision.as_ref().is_some_and(|decision| !matches!(decision.answer, Answer::Approve { .. })) {
+        return Err(GateError::Refused("it handed over a call whose last answer is no yes".to_owned()));
+    }
     let holds = bound.hold.map(|hold| HoldRow {
         id: hold.id,
         kind: HoldKind::BeforeRun,

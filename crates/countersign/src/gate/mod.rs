@@ -20,6 +20,7 @@ mod sweep;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -372,12 +373,16 @@ impl Gate {
             Err(refusal) => return self.standing(id, self.give_up(permit.call(), refusal).await).await,
         };
         let running = permit.start();
-        let fence = running.fence();
+        let (fence, unasked) = (running.fence(), running.unasked());
         let body = AssertUnwindSafe(tool.run(running)).catch_unwind();
-        let outcome = tokio::select! {
+        let mut outcome = tokio::select! {
             ended = body => outcome_of(ended),
             why = self.keep_lease(id, fence, lease, since) => Outcome::MayHaveApplied { why },
         };
+        if matches!(outcome, Outcome::Succeeded { .. }) && unasked.load(Ordering::SeqCst) {
+            let why = "the tool went on after a question of its own that could not be asked".to_owned();
+            outcome = Outcome::MayHaveApplied { why };
+        }
         self.standing(id, self.finish(id, fence, outcome).await).await
     }
 

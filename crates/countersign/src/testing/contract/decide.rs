@@ -43,7 +43,7 @@ pub async fn a_denial_ends_the_call(test: &dyn TestStore) {
     assert_eq!(rejection(claim(&*store, call.id, "w").await), Rejection::WrongState(CallState::Denied));
 }
 
-/// B31: a person answers instead, and the tool never runs.
+/// A person answers instead, and the tool never runs.
 pub async fn an_answer_stands_in_for_the_tool(test: &dyn TestStore) {
     let store = test.store();
     let call = submit(&*store, proposal("ask_user", json!({}), "s")).await;
@@ -202,7 +202,7 @@ pub async fn a_new_grant_releases_an_open_hold(test: &dyn TestStore) {
     assert_eq!(claim(&*store, call.id, "w").await.unwrap().call.unwrap().state, CallState::Executing);
 }
 
-/// B96: an approver function that fails closes the hold, and nothing runs.
+/// B8: an approver function that fails closes the hold, and nothing runs.
 pub async fn a_failed_approver_closes_the_hold(test: &dyn TestStore) {
     let store = test.store();
     let call = submit(&*store, proposal("rm", json!({}), "s")).await;

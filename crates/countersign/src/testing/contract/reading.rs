@@ -131,7 +131,7 @@ pub async fn calls_come_in_pages(test: &dyn TestStore) {
     assert!(listed(&*store, CallFilter { limit: Some(0), ..CallFilter::default() }).await.is_empty());
 }
 
-/// B23: a running call whose tool asks is in the queue until it is answered.
+/// B27: a running call whose tool asks is in the queue until it is answered.
 pub async fn holds_inside_a_run_are_listed(test: &dyn TestStore) {
     let store = test.store();
     let call = submit(&*store, proposal("deploy", json!({}), "s").effect(Effect::Allow)).await;

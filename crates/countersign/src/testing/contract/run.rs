@@ -118,7 +118,7 @@ pub async fn a_lease_is_renewed_by_its_own_fence_only(test: &dyn TestStore) {
     assert_eq!(rejection(store.run(renew(1)).await), Rejection::WrongState(CallState::InDoubt));
 }
 
-/// B23: a running tool asks, is answered by its hold's own id, and ends.
+/// B27: a running tool asks, is answered by its hold's own id, and ends.
 pub async fn a_running_tool_may_ask(test: &dyn TestStore) {
     let store = test.store();
     let call = running(&*store, "deploy", Repeat::AtMostOnce).await;

@@ -54,7 +54,7 @@ pub async fn an_asked_call_opens_one_hold(test: &dyn TestStore) {
     assert_eq!(names(&*store, call.id).await, [EventName::CallSubmitted, EventName::HoldOpened]);
 }
 
-/// B17, B18: bad arguments, hooks and authorizers refuse before any rule is asked.
+/// B15, B16, B19: bad arguments, hooks and authorizers refuse before any rule is asked.
 pub async fn a_call_refused_before_judging_keeps_its_refusal(test: &dyn TestStore) {
     let store = test.store();
     let refusal = Refusal::new(RefusalKind::Hook).because("not on Fridays").by("calendar");

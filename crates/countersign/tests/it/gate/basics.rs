@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use countersign::digest::argument_digest;
 use countersign::refusal::Wording;
 use countersign::tool::{Tool as _, tool};
 use countersign::{
     Answer, CallState, Claimed, Definition, Gate, Json, Limits, Policy, Proposal, RefusalKind, ToolId, Who,
 };
 
-use super::desk::{Desk, Ran, kind, policy, recorder};
+use super::desk::{Desk, Ran, json, kind, policy, recorder};
 
 /// B1: an asked call that is approved runs once, with exactly its bytes, and its result is there.
 #[tokio::test(start_paused = true)]
@@ -77,25 +78,44 @@ async fn only_a_new_allowed_call_is_claimed_with_its_submission() {
 /// B4: a hold carries everything an approver needs.
 #[tokio::test(start_paused = true)]
 async fn a_hold_carries_what_an_approver_needs() {
-    let desk = Desk::under("rules: [{ id: deploys, ask: deploy, reason: It goes live, expires_after: 1h }]");
-    let mut proposal = Desk::proposal(r#"{"to":"prod"}"#);
+    let mut holds = None;
+    let desk = Desk::build(|builder| {
+        let rules = "rules: [{ id: deploys, ask: deploy, reason: It goes live, expires_after: 1h }]";
+        let (builder, receiver) = builder.policy(policy(rules)).channel();
+        holds = Some(receiver);
+        builder
+    });
+    let mut definition = Definition::new("deploy", "Goes live.");
+    definition.tool = ToolId::on("ops", "deploy");
+    let desk = desk.with_tool(tool(definition, |_| async { Ok(Json::empty()) }));
+    let mut proposal = Desk::proposal(r#"{ "to": "prod" }"#);
+    proposal.tool = ToolId::on("ops", "deploy");
     proposal.label = Some("toolu_1".into());
     proposal.path.thread = Some("t1".into());
     proposal.path.agents = ["root".into(), "helper".into()].into();
-    proposal.payload = Some(super::desk::json(r#"{"diff":"+1"}"#));
-    let call = desk.propose(proposal).await;
-    let hold = call.open_hold().unwrap();
-    assert_eq!(hold.digest, call.digest);
+    proposal.payload = Some(json(r#"{"diff":"+1"}"#));
+    let path = proposal.path.clone();
+    let submitted = desk.propose(proposal).await;
+    let hold = holds.unwrap().try_recv().unwrap();
+    let call = &hold.call;
+    assert_eq!((hold.id, call.id, hold.digest), (submitted.holds[0].id, submitted.id, submitted.digest));
+    assert_eq!((call.label.as_deref(), &call.facts.tool), (Some("toolu_1"), &ToolId::on("ops", "deploy")));
+    assert_eq!(call.facts.arguments, json(r#"{"to":"prod"}"#));
+    let definition = desk.tool.definition().digest();
+    let digest = argument_digest(&ToolId::on("ops", "deploy"), Some(&definition), &json(r#"{"to":"prod"}"#));
+    assert_eq!(call.argument_digest, digest);
+    assert_eq!((call.facts.path.session.as_deref(), &call.facts.path), (Some("s1"), &path));
     assert_eq!(hold.because[0].rule.as_ref(), "deploys");
     assert_eq!(hold.because[0].reason.as_deref(), Some("It goes live"));
-    assert_eq!(hold.hint.as_deref(), Some("Run `deploy`"));
-    assert_eq!(hold.payload.as_ref().unwrap().as_str(), r#"{"diff":"+1"}"#);
+    assert_eq!(hold.hint.as_deref(), Some("Run `ops/deploy`"));
+    assert_eq!(hold.payload, Some(json(r#"{"diff":"+1"}"#)));
     assert_eq!(hold.opened_at.until(hold.expires_at.unwrap()).as_secs(), 3600);
-    assert_eq!(call.description.as_deref(), Some("Writes down what it gets."));
-    assert_eq!((call.label.as_deref(), call.facts.tool.to_string()), (Some("toolu_1"), "deploy".to_owned()));
+    assert_eq!(call.description.as_deref(), Some("Goes live."));
     let body = desk.log().await[1].value();
-    assert_eq!((&body["tool"], &body["rules"][0]), (&"deploy".into(), &"deploys".into()));
-    assert_eq!(body["digest"], call.digest.to_string());
+    assert_eq!((&body["tool"], &body["server"]), (&"deploy".into(), &"ops".into()));
+    assert_eq!((&body["rules"][0], &body["in_run"]), (&"deploys".into(), &false.into()));
+    let named = [hold.id.to_string(), call.id.to_string(), hold.digest.to_string()];
+    assert_eq!([&body["hold"], &body["call"], &body["digest"]], [&named[0], &named[1], &named[2]]);
 }
 
 /// B5: nothing unset ever means allow.

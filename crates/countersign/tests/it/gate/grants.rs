@@ -296,6 +296,28 @@ async fn a_grant_releases_nothing_its_maker_could_not_decide() {
     assert_eq!(desk.now(&anns).await.state, CallState::Pending);
 }
 
+/// B64: a hold whose rule lets nothing so wide be remembered, or wants more than one approval, stays open beside a new
+/// grant for the same call.
+#[tokio::test(start_paused = true)]
+async fn a_grant_releases_no_hold_of_stricter_terms() {
+    let cases = [
+        ("remember: none", Remember::session()),
+        ("remember: session", global()),
+        ("approvals: 2", Remember::session()),
+        ("human: required", Remember::session()),
+        ("risk: critical", Remember::session()),
+    ];
+    for (terms, wish) in cases {
+        let desk = Desk::under(&format!("rules: [{{ id: strict, ask: deploy, {terms} }}]"));
+        let twin = desk.submit("{}").await;
+        desk.gate.load_policy("otherwise: ask").await.unwrap();
+        let call = desk.submit("{}").await;
+        let decided = desk.ann(&call, remember(wish)).await.unwrap();
+        assert_eq!((decided.grant.is_some(), decided.released), (true, 0), "{terms}");
+        assert_eq!(*desk.now(&twin).await, *twin, "{terms}: it is asked about as before");
+    }
+}
+
 /// B69: grants expire, are listed, and a revoke acts at claim.
 #[tokio::test(start_paused = true)]
 async fn a_revoke_beats_a_claim_and_every_grant_expires() {

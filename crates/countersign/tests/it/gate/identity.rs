@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use countersign::hold::HoldState;
 use countersign::store::EventFilter;
 use countersign::tool::tool;
 use countersign::transition::Rejection;
@@ -17,19 +18,30 @@ fn rejected<T>(result: Result<T, GateError>) -> Rejection {
     }
 }
 
-/// B78: the model's call ids are labels; reused or empty, they cause no cross-talk.
+/// B78: the model's call ids are labels: reused, empty or another call's id, they cause no cross-talk. Ours are UUID v7.
 #[tokio::test(start_paused = true)]
 async fn labels_never_cross() {
     let desk = Desk::new();
-    let labelled = |n: u32| {
+    let labelled = |n: u32, label: &str| {
         let mut proposal = Desk::proposal(&format!(r#"{{"n":{n}}}"#));
-        proposal.label = Some("".into());
+        proposal.label = Some(label.into());
         proposal
     };
-    let (first, second) = (desk.propose(labelled(1)).await, desk.propose(labelled(2)).await);
-    assert_ne!(first.id, second.id);
-    desk.approve(&first).await;
-    assert_eq!(desk.now(&second).await.state, CallState::Pending);
+    let other = desk.propose(labelled(0, "toolu_0")).await;
+    let foreign = other.id.to_string();
+    for (n, label) in [(1, ""), (3, "toolu_1"), (5, foreign.as_str())] {
+        let (first, second) = (desk.propose(labelled(n, label)).await, desk.propose(labelled(n + 1, label)).await);
+        assert_ne!(first.id, second.id, "`{label}`");
+        assert_eq!((first.label.as_deref(), second.label.as_deref()), (Some(label), Some(label)));
+        desk.approve(&first).await;
+        assert_eq!(desk.resume(&first).await.state, CallState::Succeeded, "`{label}`");
+        assert_eq!(*desk.now(&second).await, *second, "`{label}`");
+    }
+    assert_eq!(*desk.now(&other).await, *other, "who is named in a label is not touched");
+    assert_eq!(desk.ran(), [r#"{"n":1}"#, r#"{"n":3}"#, r#"{"n":5}"#]);
+    for id in [other.id.as_bytes(), other.holds[0].id.as_bytes()] {
+        assert_eq!(id[6] >> 4, 7, "the version of a UUID is in its seventh byte");
+    }
     let twins = (desk.submit("{}").await, desk.submit("{}").await);
     assert_ne!(twins.0.id, twins.1.id, "identical calls are two calls");
     assert_ne!(twins.0.digest, twins.1.digest, "and bind apart");
@@ -88,13 +100,25 @@ async fn an_approval_after_the_end_runs_nothing() {
     assert!(desk.ran().is_empty());
 }
 
-/// B82: a decision for an unknown or ungated call is refused.
+/// B82: a decision for an unknown, ungated or finished call is refused, and nothing runs.
 #[tokio::test(start_paused = true)]
 async fn a_decision_for_nothing_is_refused() {
     let desk = Desk::under("otherwise: allow");
     let call = desk.submit("{}").await;
     let decision = Decision::new(Who::person("ann"), "test", call.digest, Answer::approve());
     assert_eq!(rejected(desk.gate.decide(HoldId::new(), decision).await), Rejection::NotFound("hold"));
+    assert_eq!(*desk.now(&call).await, *call);
+
+    let desk = Desk::new();
+    let finished = desk.submit("{}").await;
+    desk.approve(&finished).await;
+    let finished = desk.resume(&finished).await;
+    for answer in [Answer::approve(), Answer::deny("too late")] {
+        let late = desk.decide(&finished, Who::person("bo"), answer).await;
+        assert_eq!(rejected(late), Rejection::Closed(HoldState::Approved));
+    }
+    desk.resume(&finished).await;
+    assert_eq!((&*desk.now(&finished).await, desk.ran().len()), (&*finished, 1));
 }
 
 /// B83: a decision made for another digest is refused.

@@ -11,7 +11,7 @@ use countersign::transition::Rejection;
 use countersign::{Answer, Call, CallState, Definition, GateError, Json, Limits, RefusalKind, Who};
 use tokio::task::JoinHandle;
 
-use super::desk::{Desk, edit, json, kind, policy, remember};
+use super::desk::{Desk, edit, json, kind, memory, policy, remember};
 
 /// A tool that asks once while it runs, and passes a no on.
 fn asking() -> FnTool {
@@ -124,6 +124,11 @@ async fn an_in_run_hold_is_always_asked() {
         desk.approve(&call).await;
         assert_eq!(running.await.unwrap().state, CallState::Succeeded);
     }
+    let desk = Desk::under("rules: [{ id: yes, allow: deploy }]").with_tool(asking());
+    let (running, call) = begin(&desk).await;
+    assert_eq!((call.verdict.because()[0].rule.as_ref(), call.holds.len()), ("yes", 1), "the rule let it run");
+    desk.approve(&call).await;
+    assert_eq!(running.await.unwrap().state, CallState::Succeeded);
 }
 
 /// B28, B101: with nobody reachable, `unattended` answers: deny refuses, allow passes, but never a must-ask.
@@ -138,6 +143,17 @@ async fn unattended_answers_where_nobody_can() {
         let ended = desk.call("{}").await;
         assert_eq!((ended.state, kind(&ended)), (state, refusal), "{yaml}");
     }
+    // A person lets it run where one can be asked; it then asks where nobody can.
+    let store = memory();
+    let people = "unattended: allow\nrules: [{ id: people, ask: deploy, human: required }]";
+    let attended = Desk::build(|builder| builder.store(store.clone()).policy(policy(people)).decided_elsewhere());
+    let attended = attended.with_tool(asking());
+    let call = attended.submit("{}").await;
+    attended.approve(&call).await;
+    let alone = Desk::build(|builder| builder.store(store).policy(policy(people))).with_tool(asking());
+    let ended = alone.resume(&call).await;
+    assert_eq!((ended.state, kind(&ended)), (CallState::Failed, Some(RefusalKind::NoApprover)));
+    assert_eq!((ended.holds[0].state, ended.holds[1].state), (HoldState::Approved, HoldState::Cancelled));
 }
 
 /// B30: asked both ways there are two holds with two ids, and one never decides the other.
@@ -230,6 +246,24 @@ async fn a_tool_may_ask_only_so_often() {
     let desk = Desk::build(|builder| builder.policy(allow).limits(limits)).with_tool(nosy);
     let ended = desk.call("{}").await;
     assert_eq!((ended.state, kind(&ended), ended.holds.len()), (CallState::Failed, Some(RefusalKind::Limit), 2));
+}
+
+/// B29: a tool that goes on after a question that could not be asked at all is in doubt, as after a no.
+#[tokio::test(start_paused = true)]
+async fn a_question_that_could_not_be_asked_is_no_yes() {
+    let huge = tool(Definition::new("deploy", ""), |running| async move {
+        let _ = running.confirm("well?", &"x".repeat(10 << 20)).await;
+        Ok(Json::string("went on"))
+    });
+    let none = Limits { holds_per_call: 0, ..Limits::default() };
+    for (tool, limits) in [(deaf(), none), (huge, Limits::default())] {
+        let allow = policy("otherwise: allow\nunattended: allow");
+        let desk = Desk::build(|builder| builder.policy(allow).limits(limits)).with_tool(tool);
+        let ended = desk.call("{}").await;
+        assert_eq!((ended.state, ended.holds.len()), (CallState::InDoubt, 0));
+        let Some(Outcome::MayHaveApplied { why }) = &ended.outcome else { panic!("{:?}", ended.outcome) };
+        assert!(why.contains("could not be asked"), "{why}");
+    }
 }
 
 /// B103: a halt keeps an in-run yes from being delivered until it is lifted; a no arrives.

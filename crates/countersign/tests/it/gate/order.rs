@@ -1,15 +1,17 @@
 //! B14 to B26: what is checked, in which order, and what hooks may do.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use countersign::call::Outcome;
 use countersign::gate::{Authorized, GateBuilder, HookAnswer};
+use countersign::grant::Remember;
+use countersign::memory::MemoryStore;
 use countersign::testing::{Fault, FaultStore};
 use countersign::tool::{FnTool, asks_first, tool};
-use countersign::{Answer, CallState, Definition, Json, Proposal, RefusalKind, Tool, ToolError, Toolset};
+use countersign::{Answer, CallState, Definition, Json, Proposal, RefusalKind, Tool, ToolError, Toolset, Who};
 
-use super::desk::{Desk, json, kind, memory, recorder};
+use super::desk::{Desk, json, kind, memory, recorder, remember};
 
 type Log = Arc<Mutex<Vec<String>>>;
 
@@ -184,39 +186,42 @@ async fn after_hooks_are_told_once_and_change_nothing() {
     assert_eq!(*log.lock().unwrap(), [r#"{"n":1} denied"#, r#"{"n":2} succeeded"#]);
 }
 
+/// A gate of one store that refuses by rule (1), hook (2) and authorizer (3, and 14 by its error), and whose after-hook
+/// notes how each call was refused.
+fn telling(log: &Log, store: &Arc<MemoryStore>, reach: fn(GateBuilder) -> GateBuilder) -> Desk {
+    let rules = "rules: [{ id: no, deny: deploy, when: arguments.n == 1 }]\nexpires_after: 1m";
+    let (told, store) = (log.clone(), store.clone());
+    let desk = Desk::build(move |builder| {
+        reach(builder.store(store).policy(super::desk::policy(rules)))
+            .before_tool(|proposed| async move {
+                Ok(match proposed.arguments.as_str() {
+                    r#"{"n":2}"# => HookAnswer::Refuse("never".into()),
+                    _ => HookAnswer::Pass,
+                })
+            })
+            .authorizer(|proposed| async move {
+                match proposed.arguments.as_str() {
+                    r#"{"n":3}"# => Ok(Authorized::No("not you".into())),
+                    r#"{"n":14}"# => Err("directory down".to_owned()),
+                    _ => Ok(Authorized::Yes),
+                }
+            })
+            .after_tool(move |call| {
+                let kind = call.refusal.as_ref().map_or("none", |refusal| refusal.kind.as_str());
+                told.lock().unwrap().push(format!("{} {kind}", call.facts.arguments));
+                async {}
+            })
+    });
+    desk.with_tool(strict(&Log::default()))
+}
+
 /// B20: however a call is refused and by whichever door it came, the hooks are told, alike and once: also when the
 /// same call is proposed, waited for and taken up again, here or after a restart.
 #[tokio::test(start_paused = true)]
 async fn after_hooks_are_told_once_of_every_refusal() {
-    let policy = "rules: [{ id: no, deny: deploy, when: arguments.n == 1 }]\nexpires_after: 1m";
-    let (log, store) = (Log::default(), super::desk::memory());
-    let desk = || {
-        let told = log.clone();
-        Desk::build(|builder| {
-            let builder = builder.store(store.clone()).policy(super::desk::policy(policy)).decided_elsewhere();
-            builder
-                .before_tool(|proposed| async move {
-                    Ok(match proposed.arguments.as_str() {
-                        r#"{"n":2}"# => HookAnswer::Refuse("never".into()),
-                        _ => HookAnswer::Pass,
-                    })
-                })
-                .authorizer(|proposed| async move {
-                    Ok(match proposed.arguments.as_str() {
-                        r#"{"n":3}"# => Authorized::No("not you".into()),
-                        _ => Authorized::Yes,
-                    })
-                })
-                .after_tool(move |call| {
-                    let kind = call.refusal.as_ref().map_or("none", |refusal| refusal.kind.as_str());
-                    told.lock().unwrap().push(format!("{} {kind}", call.facts.arguments));
-                    async {}
-                })
-        })
-        .with_tool(strict(&Log::default()))
-    };
+    let (log, store) = (Log::default(), memory());
     let keyed = |arguments: &str| Desk::proposal(arguments).key(arguments);
-    let first = desk();
+    let first = telling(&log, &store, GateBuilder::decided_elsewhere);
     for arguments in ["[]", r#"{"n":1}"#, r#"{"n":2}"#, r#"{"n":3}"#] {
         first.propose(keyed(arguments)).await;
     }
@@ -230,6 +235,20 @@ async fn after_hooks_are_told_once_of_every_refusal() {
     first.gate.wait(denied.id).await.unwrap();
     first.gate.wait(cancelled.id).await.unwrap();
     first.gate.call(first.tool.as_ref(), keyed(r#"{"n":6}"#)).await.unwrap();
+    let superseded = first.propose(keyed(r#"{"n":10}"#)).await;
+    assert_eq!(first.gate.supersede(&first.tool.definition().digest()).await.unwrap(), 1);
+    first.gate.wait(superseded.id).await.unwrap();
+    let lapsed = first.propose(keyed(r#"{"n":11}"#)).await;
+    first.approve(&lapsed).await;
+    tokio::time::advance(countersign::limits::CLAIM_WITHIN).await;
+    first.resume(&lapsed).await;
+    let granted = first.submit(r#"{"n":12}"#).await;
+    let grant = first.ann(&granted, remember(Remember::session())).await.unwrap().grant.unwrap();
+    let revoked = first.propose(keyed(r#"{"n":12}"#)).await;
+    first.gate.revoke(grant.id, Who::person("op")).await.unwrap();
+    first.resume(&revoked).await;
+    telling(&log, &store, GateBuilder::unattended).propose(keyed(r#"{"n":13}"#)).await;
+    first.propose(keyed(r#"{"n":14}"#)).await;
     let expected = [
         "{} invalid_arguments",
         r#"{"n":1} denied_by_rule"#,
@@ -240,10 +259,15 @@ async fn after_hooks_are_told_once_of_every_refusal() {
         r#"{"n":4} denied_by_approver"#,
         r#"{"n":5} cancelled"#,
         r#"{"n":6} expired"#,
+        r#"{"n":10} superseded"#,
+        r#"{"n":11} lapsed"#,
+        r#"{"n":12} revoked"#,
+        r#"{"n":13} no_approver"#,
+        r#"{"n":14} error"#,
     ];
     assert_eq!(*log.lock().unwrap(), expected);
-    for desk in [first, desk()] {
-        for n in 1..=6 {
+    for desk in [first, telling(&log, &store, GateBuilder::decided_elsewhere)] {
+        for n in (1..=6).chain(10..=14) {
             let replayed = desk.propose(keyed(&format!(r#"{{"n":{n}}}"#))).await;
             desk.resume(&replayed).await;
         }
@@ -354,6 +378,18 @@ async fn a_predicate_asks_by_the_arguments() {
     for (arguments, state) in cases {
         assert_eq!(desk.submit(arguments).await.state, state, "{arguments}");
     }
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let desk = desk.with_tool(strict(&Log::default()).asks_when(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        Ok(true)
+    }));
+    for arguments in [r#"{"n":"#, "[]", r#"{"n":"x"}"#, "{}", r#"{"n":1,"m":2}"#] {
+        assert_eq!(desk.submit(arguments).await.state, CallState::Denied, "{arguments}");
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 0, "it never sees what the schema refuses");
+    assert_eq!(desk.submit(r#"{"n":1}"#).await.state, CallState::Pending);
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
 }
 
 /// B25: a declaration is read anew at each call.

@@ -101,9 +101,11 @@ async fn cancelling_a_run_touches_no_others() {
 async fn a_caller_that_gives_up_changes_nothing() {
     let desk = Desk::new();
     let call = desk.submit("{}").await;
+    let told = desk.log().await;
     let waited = tokio::time::timeout(Duration::from_secs(5), desk.gate.wait(call.id)).await;
     assert!(waited.is_err());
     assert_eq!(*desk.now(&call).await, *call);
+    assert_eq!(desk.log().await, told, "nothing is said of it");
     assert_eq!(desk.gate.store().bell().listeners(), 0, "nobody is left listening");
     desk.approve(&call).await;
     assert_eq!(desk.resume(&call).await.state, CallState::Succeeded);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use countersign::call::ToolId;
 use countersign::digest::{CallDigest, DefinitionDigest, argument_digest};
-use countersign::hold::{Answer, Decision, HoldKind, HoldRow, Who};
+use countersign::hold::{Answer, Decision, HoldKind, HoldRow, HoldState, Who};
 use countersign::id::{CallId, HoldId};
 use countersign::limits;
 use countersign::place::{Place, Places};
@@ -109,6 +109,34 @@ fn the_facts_come_first() {
         lines.contains(&"stage: already running, asks to go on".to_owned())
             && lines.contains(&"expires: never".to_owned())
     );
+}
+
+/// B31: a question of a running tool lists what was asked about the call before, and who said what.
+#[test]
+fn a_running_tools_question_lists_the_ones_before() {
+    let mut call = call(&json("{}"));
+    let closed = |kind, hint: Option<&str>, state, by: &[&str]| {
+        let mut closed = hold();
+        (closed.kind, closed.hint, closed.state) = (kind, hint.map(Into::into), state);
+        let yes = |by: &&str| Decision::new(Who::person(*by), "cli", closed.digest, Answer::approve());
+        closed.decisions = by.iter().map(yes).collect();
+        closed
+    };
+    let open = HoldRow { kind: HoldKind::InRun, ..hold() };
+    call.holds = Arc::new(vec![
+        closed(HoldKind::BeforeRun, None, HoldState::Approved, &["ann", "bo"]),
+        closed(HoldKind::InRun, Some("drop it?\nYes"), HoldState::Approved, &["ann"]),
+        closed(HoldKind::InRun, None, HoldState::Expired, &[]),
+        open.clone(),
+    ]);
+    let lines = of_kind(&View::of(&call, &open, NOW), &[LineKind::Fact]);
+    let asked: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("asked before: ")).collect();
+    assert_eq!(
+        asked,
+        ["whether to run it: approved by ann, bo", "\"drop it?\\nYes\": approved by ann", "while it ran: expired"]
+    );
+    let before = of_kind(&View::of(&call, &hold(), NOW), &[LineKind::Fact]);
+    assert!(!before.iter().any(|line| line.starts_with("asked before")));
 }
 
 /// Numbers as they are written, texts in quotes, and no value that looks like another.
