@@ -1,5 +1,6 @@
 //! A store opened to be worked on from here: holds decided, grants revoked, doubts settled.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use countersign::gate::GateBuilder;
@@ -22,6 +23,33 @@ pub(crate) enum Care {
     Rescue,
 }
 
+/// What becomes of a store that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Absent {
+    /// It is made.
+    Made,
+    /// It is made, unless --store names it: then it is the name that is wrong.
+    MadeUnlessNamed,
+    /// It is refused.
+    Refused,
+}
+
+impl Absent {
+    /// Refuses an address whose store would only seem to be one with nothing in it.
+    fn check(self, address: &str, place: &Place) -> Result<(), Fault> {
+        let may_be_made = match self {
+            Absent::Made => return Ok(()),
+            Absent::MadeUnlessNamed => place.store.is_none(),
+            Absent::Refused => false,
+        };
+        if address == "memory:" {
+            return Err(Fault::usage("a store in memory is gone when the command ends")
+                .next("use a store on disk, as in `--store sqlite:PATH`; a server is asked with `--url URL`"));
+        }
+        if may_be_made { Ok(()) } else { must_be_there(address) }
+    }
+}
+
 /// A store, opened, and the gate over it.
 pub(crate) struct Desk {
     pub(crate) gate: Gate,
@@ -30,8 +58,24 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// Opens the store that the options or the configuration name.
+    /// Opens the store that the options or the configuration name, and makes it where it is not there: for commands
+    /// that prepare a store for those who will work on it.
     pub(crate) async fn open(place: &Place, care: Care) -> Result<Desk, Fault> {
+        Desk::open_with(Absent::Made, place, care).await
+    }
+
+    /// Opens that store to tell what is in it. One that --store names must be there; the configuration's or the user's
+    /// own may only not have been used yet, and is made.
+    pub(crate) async fn open_to_look(place: &Place, care: Care) -> Result<Desk, Fault> {
+        Desk::open_with(Absent::MadeUnlessNamed, place, care).await
+    }
+
+    /// Opens that store to act on what is in it. It must be there: a halt of a store that no agent uses halts nobody.
+    pub(crate) async fn open_to_act(place: &Place, care: Care) -> Result<Desk, Fault> {
+        Desk::open_with(Absent::Refused, place, care).await
+    }
+
+    async fn open_with(absent: Absent, place: &Place, care: Care) -> Result<Desk, Fault> {
         let home = Home::from_env();
         let settings = match (Settings::load(place, &home), care, &place.store) {
             (Ok(settings), ..) => settings,
@@ -41,6 +85,9 @@ impl Desk {
             }
             (Err(fault), ..) => return Err(fault),
         };
+        let address = settings.store(place, &home)?;
+        // Before anything else: where the store is refused, no key is left behind either.
+        absent.check(&address, place)?;
         let signer = match (home.data_folder().and_then(|folder| key::load(&folder)), care) {
             (Ok(signer), _) => Some(signer),
             (Err(fault), Care::Rescue) => {
@@ -49,7 +96,7 @@ impl Desk {
             }
             (Err(fault), Care::Full) => return Err(fault),
         };
-        let store = countersign_store::connect(&settings.store(place, &home)?).await?;
+        let store = countersign_store::connect(&address).await?;
         Desk::over(store, &settings, signer).await
     }
 
@@ -76,6 +123,18 @@ impl Desk {
         if let Err(error) = self.gate.checkpoint().await {
             out::warn(format_args!("the record could not be signed: {}", out::safe_lines(&error.to_string())));
         }
+    }
+}
+
+/// Refuses a SQLite store that is not there: opening it would make it.
+pub(crate) fn must_be_there(address: &str) -> Result<(), Fault> {
+    match address.strip_prefix("sqlite:") {
+        // What cannot even be looked for is named by whoever opens it.
+        Some(path) if matches!(Path::new(path).try_exists(), Ok(false)) => {
+            Err(Fault::unreachable(format!("there is no store `{path}`"))
+                .next("check --store; `countersign serve` or `countersign run` makes one"))
+        }
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -75,6 +75,11 @@ impl Fault {
         Fault::new(Exit::Refused, what)
     }
 
+    /// A store or server cannot be reached.
+    pub(crate) fn unreachable(what: impl fmt::Display) -> Fault {
+        Fault::new(Exit::Unreachable, what)
+    }
+
     /// The person stopped it.
     pub(crate) fn interrupted(what: impl fmt::Display) -> Fault {
         Fault::new(Exit::Interrupted, what)
@@ -168,6 +173,7 @@ impl From<GateError> for Fault {
         let next = match &error {
             GateError::Rejected(Rejection::NotFound("hold")) => Some("`countersign holds` lists what waits"),
             GateError::Rejected(Rejection::NotFound("grant")) => Some("`countersign grants` lists them"),
+            GateError::Rejected(Rejection::NotFound("call")) => Some("`countersign doubts list` lists those in doubt"),
             GateError::Rejected(Rejection::DigestMismatch) => {
                 Some("look at the hold again: `countersign holds --json` has its digest")
             }
@@ -183,10 +189,17 @@ impl From<ConnectError> for Fault {
         let exit = match &error {
             ConnectError::Address(_) => Exit::Usage,
             ConnectError::Unsafe { .. } | ConnectError::Postgres(Postgres::Unsafe { .. }) => Exit::Refused,
-            ConnectError::File { .. } | ConnectError::Postgres(Postgres::Database(_)) => Exit::Unreachable,
+            ConnectError::File { .. } => Exit::Unreachable,
+            ConnectError::Postgres(Postgres::Database(_) | Postgres::Unreachable { .. }) => Exit::Unreachable,
             _ => Exit::Failed,
         };
-        Fault::new(exit, error)
+        let next = match &error {
+            ConnectError::Postgres(Postgres::Database(_) | Postgres::Unreachable { .. }) => {
+                Some("check the address (postgres://USER@HOST:PORT/DATABASE), and that the server runs and lets you in")
+            }
+            _ => None,
+        };
+        Fault { next: next.map(str::to_owned), ..Fault::new(exit, error) }
     }
 }
 
@@ -208,6 +221,9 @@ impl From<ClientError> for Fault {
             ClientError::Unreachable(_) => Some("`countersign serve` starts a server; check the address"),
             ClientError::Refused(problem) if problem.status == 401 => {
                 Some("the token ended or was revoked; `countersign token create` makes another")
+            }
+            ClientError::Refused(problem) if problem.status == 404 => {
+                Some("check the id, and that the address is the one of the server that has it")
             }
             _ => None,
         };

@@ -105,7 +105,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
             None => leave(),
         };
     }
-    let desk = Desk::open(&args.reach.place, Care::Full).await?;
+    let desk = Desk::open_to_act(&args.reach.place, Care::Full).await?;
     let open = find(&desk, args.id).await?;
     let mut rule = Vec::new();
     if let Answer::Approve { arguments, remember: Some(remember), .. } = &wanted {

@@ -115,7 +115,7 @@ async fn log(args: LogArgs, form: Form) -> Result<(), Fault> {
     };
     match args.reach.client()? {
         Some(client) => remote::pages(&client, session, &mut page).await?,
-        None => pages(Desk::open(&args.reach.place, Care::Rescue).await?.store(), session, &mut page).await?,
+        None => pages(Desk::open_to_look(&args.reach.place, Care::Rescue).await?.store(), session, &mut page).await?,
     }
     drop(progress);
     if printed == 0 && form == Form::Text {
@@ -239,7 +239,7 @@ async fn check(args: VerifyArgs, form: Form) -> Result<(), Fault> {
             verify(BufReader::new(progress.reading(file)), &options)
         }
         None => {
-            let desk = Desk::open(&args.reach.place, Care::Rescue).await?;
+            let desk = Desk::open_to_look(&args.reach.place, Care::Rescue).await?;
             let progress = Progress::of_events();
             let log = OfStore(Arc::clone(desk.store()));
             verify_log(&Counted { log, progress: &progress }, &options).await
@@ -265,11 +265,11 @@ fn judged(checked: Result<Report, Problem>, file: Option<&Path>, form: Form) -> 
     }
 }
 
-/// Says what a log proves.
+/// Says what a log proves. One without events proves nothing.
 pub(crate) fn tell(report: &Report, form: Form) -> Result<(), Fault> {
     if form == Form::Json {
         let value = json!({
-            "verified": true,
+            "verified": report.events > 0,
             "events": report.events,
             "chains": report.chains.len(),
             "checkpoints": report.checkpoints,
@@ -280,6 +280,9 @@ pub(crate) fn tell(report: &Report, form: Form) -> Result<(), Fault> {
             "clock_steps": report.clock_steps_total,
         });
         return Ok(out::json(&value)?);
+    }
+    if report.events == 0 {
+        return Ok(out::data("nothing is on record yet, so nothing was checked")?);
     }
     let by = match report.keys.is_empty() {
         true => "signed by nobody".to_owned(),
@@ -331,7 +334,7 @@ async fn write(args: ExportArgs) -> Result<(), Fault> {
             log.unless_lost(exported)?
         }
         None => {
-            let desk = Desk::open(&args.reach.place, Care::Full).await?;
+            let desk = Desk::open_to_look(&args.reach.place, Care::Full).await?;
             export(&**desk.store(), desk.signer.as_ref(), &options, &mut stdout).await
         }
     };

@@ -35,7 +35,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
         let decided = client.decide(args.id, &NewDecision::deny(digest, args.reason)).await?;
         return report(&decided, form);
     }
-    let desk = Desk::open(&args.reach.place, Care::Rescue).await?;
+    let desk = Desk::open_to_act(&args.reach.place, Care::Rescue).await?;
     let open: Hold = find(&desk, args.id).await?;
     let decision = open.decision(person(), "cli", Answer::Deny { reason: args.reason });
     let decided = desk.gate.decide(open.id, decision).await?;

@@ -85,7 +85,7 @@ async fn list(reach: &Reach, form: Form) -> Result<(), Fault> {
     let calls = match reach.client()? {
         Some(client) => client.doubts().await?,
         None => {
-            let desk = Desk::open(&reach.place, Care::Rescue).await?;
+            let desk = Desk::open_to_look(&reach.place, Care::Rescue).await?;
             in_doubt(&desk).await?.iter().map(|call| wire::Call::from(&**call)).collect()
         }
     };
@@ -145,7 +145,7 @@ async fn resolve(args: ResolveArgs, form: Form) -> Result<(), Fault> {
     let call = match args.reach.client()? {
         Some(client) => client.resolve(args.id, &wire::Resolve { r#as: found, reason }).await?,
         None => {
-            let desk = Desk::open(&args.reach.place, Care::Full).await?;
+            let desk = Desk::open_to_act(&args.reach.place, Care::Full).await?;
             let resolution = Resolution { r#as: found, reason, by: person().id, at: Time::default() };
             let call = desk.gate.resolve(args.id, resolution).await?;
             desk.sign().await;

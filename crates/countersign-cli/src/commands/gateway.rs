@@ -299,7 +299,7 @@ fn server_name(args: &Args, entry: Option<&McpServerConfig>) -> Result<Arc<str>,
 }
 
 async fn accept(args: AcceptArgs, form: Form) -> Result<(), Fault> {
-    let desk = Desk::open(&args.place, Care::Full).await?;
+    let desk = Desk::open_to_act(&args.place, Care::Full).await?;
     let mut changes = gateway::changes(&**desk.store(), &args.server).await?;
     changes.retain(|change| args.tool.as_ref().is_none_or(|tool| change.tool == *tool));
     if changes.is_empty() {

@@ -67,7 +67,7 @@ async fn list(args: ListArgs, form: Form) -> Result<(), Fault> {
     let grants = match args.reach.client()? {
         Some(client) => client.grants(args.all).await?,
         None => {
-            let desk = Desk::open(&args.reach.place, Care::Rescue).await?;
+            let desk = Desk::open_to_look(&args.reach.place, Care::Rescue).await?;
             let now = desk.store().now().await?;
             let mut grants = desk.store().grants().await?;
             grants.retain(|grant| args.all || grant.is_live(now));
@@ -100,7 +100,7 @@ async fn revoke(args: RevokeArgs, form: Form) -> Result<(), Fault> {
     let grant = match args.reach.client()? {
         Some(client) => client.revoke_grant(args.id).await?,
         None => {
-            let desk = Desk::open(&args.reach.place, Care::Rescue).await?;
+            let desk = Desk::open_to_act(&args.reach.place, Care::Rescue).await?;
             let grant = desk.gate.revoke(args.id, person()).await?;
             desk.sign().await;
             Grant::of(&grant, grant.made_at)

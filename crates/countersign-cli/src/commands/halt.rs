@@ -38,7 +38,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
             client.halt(&wire::Halt { agent: args.agent.clone(), reason: args.reason.clone() }).await?;
         }
         None => {
-            let desk = Desk::open(&args.reach.place, Care::Rescue).await?;
+            let desk = Desk::open_to_act(&args.reach.place, Care::Rescue).await?;
             desk.gate.halt(args.agent.as_deref(), &person().id, args.reason.as_deref()).await?;
             desk.sign().await;
         }

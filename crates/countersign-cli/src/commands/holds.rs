@@ -45,7 +45,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
         Some(client) if args.watch => return watch(Source::Server(client), session, form).await,
         Some(client) => (client.all_holds(session).await?, client.me().await?.now),
         None => {
-            let desk = Desk::open(&args.reach.place, Care::Rescue).await?;
+            let desk = Desk::open_to_look(&args.reach.place, Care::Rescue).await?;
             if args.watch {
                 return watch(Source::Local(Arc::new(desk)), session, form).await;
             }

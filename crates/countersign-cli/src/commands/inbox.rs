@@ -40,7 +40,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
         Some(client) => (Source::Server(client), args.reach.url.clone().unwrap_or_default()),
         None => {
             let home = Home::from_env();
-            let desk = Desk::open(&args.reach.place, Care::Full).await?;
+            let desk = Desk::open_to_look(&args.reach.place, Care::Full).await?;
             let store = Settings::load(&args.reach.place, &home)?.store(&args.reach.place, &home)?;
             (Source::Local(Arc::new(desk)), without_password(&store))
         }

@@ -33,7 +33,7 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
             client.resume(args.agent.as_deref()).await?;
         }
         None => {
-            let desk = Desk::open(&args.reach.place, Care::Full).await?;
+            let desk = Desk::open_to_act(&args.reach.place, Care::Full).await?;
             desk.gate.lift(args.agent.as_deref(), &person().id).await?;
             desk.sign().await;
         }

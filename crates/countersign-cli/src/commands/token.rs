@@ -109,7 +109,7 @@ async fn create(args: CreateArgs, form: Form) -> Result<(), Fault> {
 }
 
 async fn list(args: ListArgs, form: Form) -> Result<(), Fault> {
-    let desk = Desk::open(&args.place, Care::Rescue).await?;
+    let desk = Desk::open_to_look(&args.place, Care::Rescue).await?;
     let mut tokens: Vec<Token> = Vec::new();
     loop {
         let page = tokens::list(&**desk.store(), tokens.last().map(|last| last.id.as_str()), PAGE).await?;
@@ -144,7 +144,7 @@ async fn list(args: ListArgs, form: Form) -> Result<(), Fault> {
 }
 
 async fn revoke(args: RevokeArgs, form: Form) -> Result<(), Fault> {
-    let desk = Desk::open(&args.place, Care::Rescue).await?;
+    let desk = Desk::open_to_act(&args.place, Care::Rescue).await?;
     let token = tokens::revoke(&**desk.store(), &args.id, &person().id).await?;
     match form {
         Form::Json => out::json(&token)?,

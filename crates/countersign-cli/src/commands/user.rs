@@ -108,7 +108,7 @@ async fn add(args: AddArgs, form: Form) -> Result<(), Fault> {
 }
 
 async fn list(args: ListArgs, form: Form) -> Result<(), Fault> {
-    let desk = Desk::open(&args.place, Care::Rescue).await?;
+    let desk = Desk::open_to_look(&args.place, Care::Rescue).await?;
     let mut users: Vec<User> = Vec::new();
     loop {
         let page = people::users(&**desk.store(), users.last().map(|last| last.name.as_str()), PAGE).await?;
@@ -136,7 +136,7 @@ async fn list(args: ListArgs, form: Form) -> Result<(), Fault> {
 }
 
 async fn remove(args: NameArgs, form: Form) -> Result<(), Fault> {
-    let desk = Desk::open(&args.place, Care::Rescue).await?;
+    let desk = Desk::open_to_act(&args.place, Care::Rescue).await?;
     people::remove_user(&**desk.store(), &args.name).await?;
     match form {
         Form::Json => out::json(&serde_json::json!({ "removed": args.name }))?,

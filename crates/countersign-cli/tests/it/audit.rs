@@ -43,6 +43,16 @@ async fn the_store_itself_is_checked() {
     assert!(ran.stderr.contains("under no signature yet"), "nobody signed so far: {}", ran.stderr);
 }
 
+/// A record without a single event proves nothing, and is not called verified.
+#[test]
+fn an_empty_record_is_not_called_verified() {
+    let bed = Bed::new();
+    let ran = bed.say("audit verify").expect(0);
+    assert_eq!(ran.stdout, "nothing is on record yet, so nothing was checked\n");
+    let report = bed.say("audit verify --json").expect(0).json();
+    assert_eq!((&report["verified"], &report["events"]), (&false.into(), &0.into()));
+}
+
 #[tokio::test]
 async fn the_log_is_printed_for_people_and_for_programs() {
     let bed = recorded().await;

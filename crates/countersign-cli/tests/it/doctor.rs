@@ -83,7 +83,7 @@ fn what_is_broken_is_named_with_what_to_do() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let config = bed.write("c.yml", &format!("listen: '{}'\n", taken.local_addr().unwrap()));
     std::thread::spawn(move || taken.incoming().for_each(drop));
-    bed.run(["token", "list", "--store", &bed.url()]).expect(0);
+    bed.run(["token", "create", "--role", "agent", "--name", "bot", "--store", &bed.url()]).expect(0);
     let key = bed.data().join("signing.key");
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
     let store = bed.write("no.db", "this is no database, whatever its name may say about that");

@@ -1,5 +1,7 @@
 //! What is broken is named, with its place and the next step; and nothing broken is worked around.
 
+use countersign::{CallId, GrantId, HoldId};
+
 use crate::bed::{Bed, gate, hold, submit};
 
 #[test]
@@ -64,9 +66,88 @@ fn a_store_that_is_none_is_left_as_it_is() {
     assert!(ran.stderr.contains("junk.db") && ran.stderr.contains("damaged or not a database"), "{}", ran.stderr);
     assert!(crate::bed::read(&path).starts_with("this is not a database"));
     bed.say("holds --store sqlite:/proc/nowhere/x.db").expect(4);
+    bed.say("token create --role agent --name bot --store sqlite:/proc/nowhere/x.db").expect(4);
+}
+
+/// The host is named and the password is not.
+#[test]
+fn a_database_out_of_reach_is_named_without_its_password() {
+    let bed = Bed::new();
     // Nothing listens on port 1.
-    let ran = bed.say("holds --store postgres://127.0.0.1:1/x").expect(4);
-    assert!(ran.stderr.contains("cannot connect to PostgreSQL"), "{}", ran.stderr);
+    let ran = bed.say("holds --store postgres://ann:s3cret@127.0.0.1:1/x").expect(4);
+    assert!(ran.stderr.contains("cannot connect to PostgreSQL at `127.0.0.1`, port 1"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("next: check the address") && !ran.stderr.contains("s3cret"), "{}", ran.stderr);
+}
+
+/// Every command that works on what is in a store, and not one that prepares it.
+fn operating() -> [String; 16] {
+    let (hold, call, grant) = (HoldId::new(), CallId::new(), GrantId::new());
+    let digest = format!("cs1c:{}", "0".repeat(64));
+    [
+        "holds".to_owned(),
+        format!("approve {hold} --digest {digest}"),
+        format!("deny {hold}"),
+        "grants list".to_owned(),
+        format!("grants revoke {grant}"),
+        "doubts list".to_owned(),
+        format!("doubts resolve {call} --as applied --reason seen"),
+        "halt --json".to_owned(),
+        "resume".to_owned(),
+        "audit log".to_owned(),
+        "audit verify".to_owned(),
+        "audit export".to_owned(),
+        "token list".to_owned(),
+        "user list".to_owned(),
+        "notify log".to_owned(),
+        "gateway accept files".to_owned(),
+    ]
+}
+
+/// A mistyped store is not made and not taken for an empty one: nothing is halted, verified or listed there.
+#[test]
+fn a_store_that_is_not_there_is_not_made() {
+    let bed = Bed::new();
+    for line in operating().iter().map(String::as_str).chain(["policy explain --tool x"]) {
+        let ran = bed.say(&format!("{line} --store sqlite:mistyped/x.db")).expect(4);
+        assert!(ran.stderr.contains("there is no store `mistyped/x.db`"), "{line}: {}", ran.stderr);
+        assert!(ran.stderr.contains("next: check --store"), "{line}: {}", ran.stderr);
+        assert_eq!(ran.stdout, "", "{line}");
+        assert!(!bed.work().join("mistyped").exists(), "{line}");
+        assert!(!bed.data().exists(), "{line}");
+    }
+}
+
+/// What is in a store in memory is gone with the command, so nothing can be done there.
+#[test]
+fn a_store_in_memory_is_nothing_to_work_on() {
+    let bed = Bed::new();
+    for line in operating() {
+        let ran = bed.say(&format!("{line} --store memory:")).expect(2);
+        assert!(ran.stderr.contains("gone when the command ends"), "{line}: {}", ran.stderr);
+    }
+}
+
+/// The user's own store that nothing has used yet is empty to whoever looks, and nothing to act on.
+#[test]
+fn a_store_that_was_never_used_can_be_looked_at_and_not_acted_on() {
+    let bed = Bed::new();
+    for line in ["halt", "resume", &format!("deny {}", HoldId::new())] {
+        let ran = bed.say(line).expect(4);
+        assert!(ran.stderr.contains("there is no store `"), "{line}: {}", ran.stderr);
+        assert!(!bed.data().join("countersign.db").exists(), "{line}");
+    }
+    bed.say("holds").expect(0);
+    bed.say("halt").expect(0);
+}
+
+#[test]
+fn a_call_nobody_knows_cannot_be_settled() {
+    let bed = Bed::new();
+    bed.run(["token", "create", "--role", "agent", "--name", "bot", "--store", &bed.url()]).expect(0);
+    let id = CallId::new().to_string();
+    let ran = bed.run(["doubts", "resolve", &id, "--as", "applied", "--reason", "seen", "--store", &bed.url()]);
+    let ran = ran.expect(1);
+    assert!(ran.stderr.contains("no such call") && ran.stderr.contains("countersign doubts list"), "{}", ran.stderr);
 }
 
 #[cfg(unix)]
@@ -74,7 +155,7 @@ fn a_store_that_is_none_is_left_as_it_is() {
 fn a_store_others_may_open_is_refused() {
     use std::os::unix::fs::PermissionsExt as _;
     let bed = Bed::new();
-    bed.say("holds --store sqlite:wide.db").expect(0);
+    bed.say("token create --role agent --name bot --store sqlite:wide.db").expect(0);
     let wide = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(bed.work().join("wide.db"), wide).unwrap();
     let ran = bed.say("holds --store sqlite:wide.db").expect(3);
@@ -124,9 +205,10 @@ async fn a_bad_key_stops_what_loosens_and_nothing_else() {
 }
 
 /// A broken configuration keeps nobody from halting, where the store is named.
-#[test]
-fn a_broken_configuration_stops_no_rescue() {
+#[tokio::test]
+async fn a_broken_configuration_stops_no_rescue() {
     let bed = Bed::new();
+    drop(bed.store().await);
     std::fs::create_dir_all(bed.config().parent().unwrap()).unwrap();
     std::fs::write(bed.config(), "policy: { otherwise: maybe }\n").unwrap();
     bed.say("holds").expect(1);

@@ -88,6 +88,10 @@ impl Stage {
 
     /// The holds that are open.
     pub(crate) fn holds(&self) -> Vec<Value> {
+        // A gateway that is only just starting has not made its store yet.
+        if !self.bed.work().join("agent.db").exists() {
+            return Vec::new();
+        }
         self.say("holds --json").expect(0).json().as_array().unwrap().clone()
     }
 

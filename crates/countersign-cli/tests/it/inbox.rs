@@ -94,7 +94,7 @@ fn a_call_is_denied_with_a_reason_on_a_file() {
     assert_eq!(screen.ends().1, 0);
 }
 
-/// B31: what a person gives along with a yes reaches the tool: one that begins to run, and one that asks while it runs.
+/// B35: what a person gives along with a yes reaches the tool: one that begins to run, and one that asks while it runs.
 #[test]
 fn what_goes_along_with_a_yes_reaches_the_tool() {
     use countersign::{Answer, Definition, Json, Policy, Proposal};

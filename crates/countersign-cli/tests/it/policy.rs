@@ -58,6 +58,7 @@ fn warnings_fail_only_when_strict() {
     bed.say("policy check odd.yml --strict").expect(1);
 }
 
+/// B39: `explain` prints what a call would get, the rules that decide it and why.
 #[test]
 fn explain_says_which_rule_decides() {
     let bed = Bed::new();
@@ -142,6 +143,7 @@ fn an_explanation_with_a_store_is_by_the_policy_it_holds() {
     };
     let without = explain(None);
     assert!(without.starts_with("allow") && without.contains("good.yml"), "{without}");
+    bed.run(["user", "add", "ann", "--store", &bed.url()]).expect(0);
     let empty = explain(Some(&bed.url()));
     assert!(empty.starts_with("allow") && empty.contains("good.yml"), "a store without a policy has no say: {empty}");
     bed.write("store.yml", "policy: { otherwise: ask, rules: [{ id: nothing-goes, deny: 'read_*' }] }\n");

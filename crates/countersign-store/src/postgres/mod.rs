@@ -80,9 +80,19 @@ impl Default for PostgresOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The address is wrong, or the server cannot be reached or refuses.
+    /// The address is wrong, or the connection broke while the store was opened.
     #[error("cannot connect to PostgreSQL: {0}")]
     Database(#[from] sqlx::Error),
+    /// The server cannot be reached, does not answer, or does not let us in.
+    #[error("cannot connect to PostgreSQL at `{host}`, port {port}: {why}")]
+    Unreachable {
+        /// The host, or the path of the socket.
+        host: String,
+        /// The port.
+        port: u16,
+        /// What went wrong.
+        why: String,
+    },
     /// The server may lose what it acknowledged.
     #[error("PostgreSQL runs with `{setting} = off` and may lose decisions it acknowledged; set it on: {fix}")]
     Unsafe {
@@ -154,6 +164,15 @@ fn verified(address: PgConnectOptions) -> PgConnectOptions {
     if local || !unsaid { address } else { address.ssl_mode(PgSslMode::VerifyFull) }
 }
 
+/// SECURITY: of the address only host and port are said: the rest of it may hold a password.
+fn unreachable(address: &PgConnectOptions, why: String) -> ConnectError {
+    let host = match address.get_socket() {
+        Some(socket) => socket.display().to_string(),
+        None => address.get_host().to_owned(),
+    };
+    ConnectError::Unreachable { host, port: address.get_port(), why }
+}
+
 impl PostgresStore {
     /// Opens the database, brings its schema up to date, and begins to listen to the other nodes.
     ///
@@ -175,7 +194,11 @@ impl PostgresStore {
         };
         // A pool hides why it cannot connect; one connection says it.
         let connected = tokio::time::timeout(options.connect_within, PgConnection::connect_with(&address)).await;
-        let mut connection = connected.map_err(|_| ConnectError::Unusable("it does not answer".into()))??;
+        let mut connection = match connected {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(error)) => return Err(unreachable(&address, error.to_string())),
+            Err(_) => return Err(unreachable(&address, "it does not answer".into())),
+        };
         check(&mut connection, &options).await?;
         migrate::migrate(connection).await?;
         let (writers, readers, listening) =

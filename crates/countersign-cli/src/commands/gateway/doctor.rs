@@ -91,7 +91,7 @@ struct Tool {
 
 /// Looks and tells.
 pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
-    let desk = Desk::open(&args.place, Care::Rescue).await?;
+    let desk = Desk::open_to_look(&args.place, Care::Rescue).await?;
     let pinned = gateway::pinned_tools(&**desk.store()).await?;
     let at = desk.store().now().await?;
     let policy = desk.gate.policy();

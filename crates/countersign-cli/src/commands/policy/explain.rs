@@ -16,7 +16,7 @@ use countersign_api::wire;
 use serde::Serialize;
 
 use crate::commands::Form;
-use crate::desk::store_policy;
+use crate::desk::{must_be_there, store_policy};
 use crate::fault::Fault;
 use crate::home::Home;
 use crate::out;
@@ -108,7 +108,10 @@ pub(crate) async fn run(args: Args, form: Form) -> Result<(), Fault> {
     let settings = Settings::load(&args.place, &Home::from_env())?;
     let facts = facts(&args)?;
     let store = match &args.place.store {
-        Some(url) => Some(countersign_store::connect(url).await?),
+        Some(url) => {
+            must_be_there(url)?;
+            Some(countersign_store::connect(url).await?)
+        }
         None => None,
     };
     let kept = match &store {

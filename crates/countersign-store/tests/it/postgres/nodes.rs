@@ -56,7 +56,7 @@ async fn one_executor_claims_over_all_nodes() {
     assert_eq!(answers.iter().filter(told).count(), 31);
 }
 
-/// B56: a grant with one use left is spent once, though claims in four sessions on two nodes lean on it at one moment.
+/// B61: a grant with one use left is spent once, though claims in four sessions on two nodes lean on it at one moment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limited_grant_is_spent_exactly() {
     let bench = Bench::new();
@@ -212,7 +212,7 @@ async fn a_new_policy_is_seen_by_every_node() {
     }
 }
 
-/// B66: once a grant is revoked on one node, no call that leans on it is claimed on another.
+/// B69: once a grant is revoked on one node, no call that leans on it is claimed on another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_grant_carries_nothing() {
     let bench = Bench::new();

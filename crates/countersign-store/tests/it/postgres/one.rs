@@ -78,7 +78,7 @@ async fn one_key_is_one_call_within_a_batch_and_after() {
     assert_eq!(all_events(&store).await.iter().filter(|event| event.name == EventName::CallSubmitted).count(), 2);
 }
 
-/// B56: a grant made in a batch covers a call later in the same batch, and its uses are counted there.
+/// B61: a grant made in a batch covers a call later in the same batch, and its uses are counted there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_made_in_a_batch_is_used_and_spent_in_it() {
     let bench = Bench::new();
@@ -96,7 +96,7 @@ async fn a_grant_made_in_a_batch_is_used_and_spent_in_it() {
     assert_eq!(store.grant(grants[0].id).await.unwrap().as_ref(), Some(&grants[0]));
 }
 
-/// B101: the session's limit is exact, however many submit at once.
+/// The session's limit is exact, however many submit at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_limit_of_a_session_is_exact() {
     let bench = Bench::new();
@@ -108,7 +108,7 @@ async fn the_limit_of_a_session_is_exact() {
     assert_eq!(states.filter(|state| *state == CallState::Pending).count(), 5);
 }
 
-/// B101: all sessions together have a limit too; a node's own calls count at once, other nodes' after a second.
+/// All sessions together have a limit too; a node's own calls count at once, other nodes' after a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_sessions_together_have_a_limit() {
     let bench = Bench::new();
@@ -129,7 +129,7 @@ async fn all_sessions_together_have_a_limit() {
     assert_eq!(submit(&fresh, capped(6)).await.state, Denied, "a new node counts before it judges");
 }
 
-/// B105: records compare and set, end by the database's clock, and are found by prefix, byte by byte.
+/// Records compare and set, end by the database's clock, and are found by prefix, byte by byte.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn records_compare_and_set_expire_and_scan() {
     let bench = Bench::new();
