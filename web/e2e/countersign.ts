@@ -20,7 +20,7 @@ policy:
     - { id: reads, allow: "read_*" }
     - { id: big-transfers, ask: transfer_money, risk: high, reason: Transfers need a second look }
     - { id: production, ask: deploy, risk: critical, reason: This reaches production }
-    - { id: hurry, ask: hurry, expires_after: 4s }
+    - { id: hurry, ask: hurry, expires_after: 15s }
     - { id: two-people, ask: sign_contract, approvals: 2 }
     - { id: terms, ask: bank/wire_money, risk: high, reason: Two people look at it, approvals: 2, from: [finance, ann], human: required, remember: none, on_expired: stop_run }
 redact: { keys: ["*password*"] }

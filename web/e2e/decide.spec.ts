@@ -72,8 +72,11 @@ test('what is remembered is previewed, covers the next call and can be revoked',
   await expect(inbox.getByText('Approved send_email')).toBeVisible()
   expect((await countersign.submit(EMAIL)).state).toBe('allowed')
 
-  await inbox.keyboard.press('g')
-  await inbox.keyboard.press('g')
+  await expect(async () => {
+    await inbox.keyboard.press('g')
+    await inbox.keyboard.press('g')
+    await expect(inbox.getByRole('button', { name: 'Revoke' })).toBeVisible({ timeout: 2000 })
+  }).toPass()
   await inbox.getByRole('button', { name: 'Revoke' }).click()
   await inbox.getByRole('button', { name: 'Really revoke' }).click()
   await expect(inbox.getByText('Nothing is remembered')).toBeVisible()

@@ -12,6 +12,15 @@ async function stopClock(page: Page): Promise<void> {
   await page.clock.pauseAt(Date.now() + 60_000)
 }
 
+/** Lets the moment pass, also one that something drawn late began anew. */
+async function calm(page: Page): Promise<void> {
+  const approve = page.getByRole('button', { name: 'Approve', exact: true })
+  await expect(async () => {
+    await page.clock.runFor(PAUSE)
+    await expect(approve).not.toHaveAttribute('aria-disabled', 'true', { timeout: 500 })
+  }).toPass()
+}
+
 /** Every decision that the page sends. */
 function decisions(page: Page): string[] {
   const sent: string[] = []
@@ -53,8 +62,7 @@ test('remembering is inert for a moment after each preview', async ({ countersig
   await countersign.submit({ tool: 'send_email', arguments: { to: 'Bo' } })
   await stopClock(inbox)
   await open(inbox, 'send_email')
-  await inbox.clock.runFor(PAUSE)
-  await armed(inbox)
+  await calm(inbox)
   await inbox.keyboard.press('r')
   const yes = inbox.getByRole('button', { name: 'Approve and remember' })
   for (const [which, rule] of [['These arguments', /allow.*send_email/], ['Every call of it', /Whatever its arguments say/]] as const) {
@@ -69,8 +77,7 @@ test('an edit is inert for a moment after each change', async ({ countersign, in
   await countersign.submit({ tool: 'send_email', arguments: { to: 'Bo' } })
   await stopClock(inbox)
   await open(inbox, 'send_email')
-  await inbox.clock.runFor(PAUSE)
-  await armed(inbox)
+  await calm(inbox)
   await inbox.keyboard.press('e')
   await inbox.clock.runFor(PAUSE)
   for (const to of ['Ann', 'Cy']) {
@@ -100,8 +107,8 @@ test('a batch is inert for a moment after it is drawn', async ({ countersign, in
 /** B128: keys that were on their way when a hold appeared decide nothing. */
 test('stray keys never approve', async ({ countersign, inbox }) => {
   const call = await countersign.submit({ tool: 'send_email', arguments: {} })
-  const list = inbox.getByRole('region', { name: 'List of holds' })
-  await expect(list).toBeVisible()
+  await stopClock(inbox)
+  await expect(inbox.getByRole('button', { name: 'send_email' })).toBeVisible()
   for (let turn = 0; turn < 20; turn += 1) {
     // Opened anew each time, with yes on its heels.
     await inbox.keyboard.press('Escape')

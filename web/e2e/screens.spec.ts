@@ -116,9 +116,11 @@ test('the policy explains a call', async ({ countersign, inbox }) => {
 
 test('every view has a key', async ({ inbox }) => {
   for (const [key, title] of [['s', 'Sessions'], ['h', 'History'], ['d', 'Doubts'], ['n', 'Insights'], ['i', 'Inbox']] as const) {
-    await inbox.keyboard.press('g')
-    await inbox.keyboard.press(key)
-    await expect(inbox.getByRole('heading', { name: title })).toBeVisible()
+    await expect(async () => {
+      await inbox.keyboard.press('g')
+      await inbox.keyboard.press(key)
+      await expect(inbox.getByRole('heading', { name: title })).toBeVisible({ timeout: 2000 })
+    }).toPass()
   }
   await inbox.keyboard.press('?')
   await expect(inbox.getByRole('dialog', { name: 'Keyboard' })).toBeVisible()

@@ -46,10 +46,21 @@ impl Kind {
 /// When there is none, or it cannot be used.
 pub async fn open(url: &str) -> Result<Arc<dyn Store>> {
     if url.starts_with("postgres") {
-        let options = PostgresOptions { readers: 2, allow_unsafe_durability: true, ..PostgresOptions::default() };
+        let options = PostgresOptions { readers: 2, ..patient() };
         return Ok(Arc::new(PostgresStore::connect(url, options).await?));
     }
     Ok(countersign_store::connect(url).await?)
+}
+
+/// Other tests make and drop databases on the same server, and those are long transactions; and a busy machine is no
+/// server that is away.
+fn patient() -> PostgresOptions {
+    PostgresOptions {
+        allow_unsafe_durability: true,
+        settle_within: Duration::from_secs(30),
+        reconnect_within: Duration::from_secs(20),
+        ..PostgresOptions::default()
+    }
 }
 
 /// A SQLite store in a folder of its own.
@@ -91,8 +102,7 @@ impl PostgresDatabase {
 
     async fn open(&self) -> Result<Arc<dyn Store>> {
         let clock_offset = Arc::clone(&self.offset);
-        let options =
-            PostgresOptions { readers: 4, allow_unsafe_durability: true, clock_offset, ..PostgresOptions::default() };
+        let options = PostgresOptions { readers: 4, clock_offset, ..patient() };
         let store = PostgresStore::connect(self.database.url(), options).await.context("a database for tests")?;
         let opened: Arc<dyn Store> = Arc::new(store);
         *self.store.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&opened));

@@ -213,7 +213,7 @@ async fn headers_that_lie_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_posts_are_refused_and_forgotten() {
     let stage = Stage::new(ASK_WRITES);
-    let door = Door::open(&stage, &["--no-token", "--wait", "1s"]);
+    let door = Door::open(&stage, &["--no-token", "--wait", "5s"]);
     let web = Web::greeted(&door.url, "").await;
     let huge = call(1, "write", json!({"text": "x".repeat(5 << 20)}));
     // From a client of its own: the connection is closed, and nobody else may be about to use it again.
@@ -248,7 +248,7 @@ async fn a_server_that_dies_ends_the_session() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_client_waits_over_several_legs() {
     let stage = Stage::new("{ preset: allow-all, rules: [{ id: writes, ask: far/writes }] }");
-    let door = Door::before(&stage, &["--wait", "1s"], &fixture(&stage).await);
+    let door = Door::before(&stage, &["--wait", "3s"], &fixture(&stage).await);
     let secret = token(&stage.bed, "agent", "bot");
     let client = std::sync::Arc::new(McpClient::http(&door.url, &secret, Era::Every).await.unwrap());
     let ask = |file: &'static str| {

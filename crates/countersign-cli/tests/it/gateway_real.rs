@@ -128,6 +128,8 @@ fn decided(files: &Files, client: RealClient, arguments: &Value, decide: impl Fn
     let mut child = client.call(files, arguments);
     while files.stage.holds().is_empty() {
         assert!(child.try_wait().unwrap().is_none(), "{:?}", child.wait_with_output());
+        // Whoever is waited for needs the processor, too.
+        std::thread::sleep(std::time::Duration::from_millis(50));
     }
     decide(&files.stage);
     child.wait_with_output().unwrap().into()

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use countersign_testkit::mcp::{Era, McpFixture};
 use serde_json::{Value, json};
@@ -15,6 +16,9 @@ use crate::serve::{Serving, ask, token};
 const ASK: &str = "{ preset: allow-all, rules: [{ id: writes, ask: [files/write_file, far/writes] }] }";
 const IN_CLIENT: &str = "{ preset: allow-all, in_client: allow, rules: [{ id: writes, ask: [files/write_file, \
                          far/writes], requester: allowed }] }";
+
+/// How long to leave a processor to whoever is waited for.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A client that others made.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +84,20 @@ fn told(child: Child) -> Told {
 fn held(stage: &Stage, child: &mut Child) {
     while stage.holds().is_empty() {
         assert!(child.try_wait().unwrap().is_none(), "it ended without a hold");
+        std::thread::sleep(LOOK_AGAIN);
     }
+}
+
+/// Waits until the client was told to call again: that is written over what was written when it came.
+fn sent_away(stage: &Stage) {
+    let key = format!("files/{}", stage.holds()[0]["call"].as_str().unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = stage.bed.store().await;
+        while store.record("gateway-callers", &key).await.unwrap().is_none_or(|record| record.version < 2) {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    });
 }
 
 /// The filesystem server on pipes, which knows the older era only, behind a door.
@@ -121,10 +138,7 @@ fn sdks_wait_over_http() {
             let mut child = sdk.start(&write_file(&door.url, &theirs, "none"));
             held(&files.stage, &mut child);
             if !options.is_empty() {
-                // Until it was sent away: whoever waits no more is marked.
-                while files.stage.holds()[0]["no_caller"] != true {
-                    assert!(child.try_wait().unwrap().is_none());
-                }
+                sent_away(&files.stage);
             }
             files.stage.approve(&["--arguments", &ours]);
             let edited = told(child);

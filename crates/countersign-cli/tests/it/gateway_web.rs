@@ -256,6 +256,6 @@ pub(crate) fn read(answer: &str) -> (bool, String) {
 /// Waits until there is a hold.
 pub(crate) async fn held(stage: &Stage) {
     while stage.holds().is_empty() {
-        tokio::task::yield_now().await;
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
 }

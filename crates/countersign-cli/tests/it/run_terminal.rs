@@ -197,7 +197,7 @@ fn hostile_arguments_paint_nothing_in_the_box() {
 /// Nobody decides in time: the question closes by itself, says so, and nothing runs.
 #[test]
 fn an_expired_hold_closes_the_question() {
-    let bed = scene("  otherwise: ask\n  expires_after: 2s\n", SCRIPT);
+    let bed = scene("  otherwise: ask\n  expires_after: 8s\n", SCRIPT);
     let mut terminal = begin(&bed, &["helper", "go"]);
     terminal.sees("[d Deny]").sees("Finished.");
     let (shown, code) = terminal.ends();
@@ -307,9 +307,10 @@ fn fits(drawn: &str, (columns, rows): (usize, usize)) {
 /// The question stays whole on a terminal that grows and shrinks, and can still be decided.
 #[test]
 fn a_resized_terminal_is_drawn_whole() {
-    let bed = scene(ASKS, SCRIPT);
+    // Without a countdown, and once approve is awake, nothing is drawn by itself.
+    let bed = scene("  otherwise: ask\n  expires_after: never\n", SCRIPT);
     let mut terminal = Terminal::run(&bed, &["run", "--config", "run.yml", "helper", "go"], (80, 24));
-    terminal.sees("Approve this call?").sees("write_file");
+    terminal.sees("Approve this call?").sees("write_file").sees("a Approve");
     for (size, last_row) in [((40, 12), "\x1b[12;1H"), ((160, 50), "Ctrl-C stop")] {
         let before = terminal.shown().len();
         terminal.resize(size.0, size.1).sees("\x1b[1;1H").sees("Approve").sees("[d Deny]").sees(last_row);

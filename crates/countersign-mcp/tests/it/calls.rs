@@ -122,7 +122,7 @@ async fn a_call_that_is_not_answered_in_time_is_in_doubt() {
     for kind in [Kind::Pipes, Kind::Http] {
         let bed = Bed::new(ALLOW);
         let (server, _serving) = bed.server(kind);
-        let server = server.call_within(Duration::from_millis(200));
+        let server = server.call_within(Duration::from_secs(2));
         let toolset = server.connect(&bed.gate).await.unwrap();
         let call = bed.call(&toolset, "sleeps", r#"{"file":"began"}"#).await;
         assert_eq!(call.state, CallState::InDoubt, "{kind:?}");

@@ -55,7 +55,7 @@ async fn a_stream_that_is_cut_at_any_step_never_makes_a_call_twice() {
 async fn a_stream_without_an_answer_is_given_up_and_closed() {
     let given_up = |tool: &'static str| async move {
         let mut server = Hostile::start().await;
-        let mut client = Client::of(&server, Duration::from_millis(300)).await;
+        let mut client = Client::of(&server, Duration::from_secs(2)).await;
         client.doubts(tool).await;
         server.cut().await;
     };
@@ -66,7 +66,7 @@ async fn a_stream_without_an_answer_is_given_up_and_closed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_is_no_call_is_given_up_and_its_stream_closed() {
     let mut server = Hostile::start().await;
-    let mut client = Client::of(&server, Duration::from_millis(300)).await;
+    let mut client = Client::of(&server, Duration::from_secs(2)).await;
     let told = client.ask(1, "prompts/get", "silent").await;
     assert!(told["error"]["message"].as_str().unwrap().contains("did not come within"), "{told}");
     server.cut().await;

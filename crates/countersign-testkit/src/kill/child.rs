@@ -133,7 +133,8 @@ pub async fn run(url: &str, folder: &Path, life: Life, seed: u64, crash: Option<
 pub(super) async fn connect(url: &str) -> Result<Arc<dyn Store>> {
     if url.starts_with("postgres") {
         use countersign_store::postgres::{PostgresOptions, PostgresStore};
-        let options = PostgresOptions { readers: 2, ..PostgresOptions::default() };
+        let options =
+            PostgresOptions { readers: 4, reconnect_within: Duration::from_secs(20), ..PostgresOptions::default() };
         return Ok(Arc::new(PostgresStore::connect(url, options).await?));
     }
     Ok(countersign_store::connect(url).await?)

@@ -137,7 +137,7 @@ fn processes(folder: &Path) -> Processes {
 
 fn agent(store: Arc<dyn Store>, folder: &Path, tool: &str, script: &Script) -> Agent {
     let gate = Gate::builder().store(store).policy(Policy::allow_all()).without_sweeper();
-    let gate = gate.lease(Duration::from_millis(500)).build().unwrap();
+    let gate = gate.lease(Duration::from_millis(1_500)).build().unwrap();
     let builder = Agent::builder("boss", script.clone()).gate(gate);
     let builder = match tool {
         "bash" => builder.tool(Bash::new(&Workspace::new(folder).unwrap()).noted_in(processes(folder))),

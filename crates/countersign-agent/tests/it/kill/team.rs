@@ -12,7 +12,7 @@ use countersign_agent::{Agent, AgentBuilder};
 use countersign_testkit::model::{Dialect, Received, Reply, Turn};
 
 /// Short, so that whoever goes on finds a lost claim soon; long enough for a busy machine to keep one.
-const LEASE: Duration = Duration::from_millis(500);
+const LEASE: Duration = Duration::from_millis(1_500);
 
 const POLICY: &str = "
 otherwise: deny

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use countersign::memory::MemoryStore;
 use countersign::signer::Signer;
@@ -17,9 +18,9 @@ use super::proxy::{Lost, Proxy};
 use super::{calls, remote, token};
 use crate::stage::{POLICY, Stage, text};
 
-/// A server whose leases last a second.
+/// A server whose leases are short, and long enough for a busy machine to renew one.
 async fn short_leases() -> Stage {
-    let limits = Limits { lease_seconds: 1, ..Limits::default() };
+    let limits = Limits { lease_seconds: 3, ..Limits::default() };
     let policy = Policy::from_yaml(POLICY).unwrap();
     let gate = Gate::builder().policy(policy).store(Arc::new(MemoryStore::new())).decided_elsewhere();
     let signer = Arc::new(Signer::generate().unwrap());
@@ -93,7 +94,7 @@ async fn a_run_keeps_its_lease_for_as_long_as_it_takes() {
             async move {
                 // Four renewals are more than one lease.
                 while proxy.seen("POST", "/renew") < 4 {
-                    tokio::task::yield_now().await;
+                    tokio::time::sleep(Duration::from_millis(10)).await;
                 }
                 Ok(Json::empty())
             }
