@@ -70,7 +70,7 @@ fn member_of(line: &str, name: &str, value: &RawValue) -> Option<Range<usize>> {
 
 /// A request without one of the members of its `params`, or of an object in there. None where it cannot be taken out.
 pub(crate) fn without(line: &str, inside: &[&str], name: &str) -> Option<String> {
-    let mut object = Envelope::read(line).ok()?.params?;
+    let Some(mut object) = Envelope::read(line).ok()?.params else { return Some(line.to_owned()) };
     for step in inside {
         match pick(object.get(), [step]).ok()? {
             [Some(inner)] => object = inner,

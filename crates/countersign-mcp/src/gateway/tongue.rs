@@ -249,7 +249,8 @@ impl Dress {
     }
 }
 
-/// A request with these members in its `_meta`. Anything else stays as it is, as does one that has them already.
+/// A request with these members in its `_meta`. Anything else stays as it is, as does one that has them already; one that
+/// has some of them is none that two readers would read in one way.
 fn dressed(line: String, wanted: &str) -> Option<String> {
     let envelope = Envelope::read(&line).ok()?;
     if envelope.method.is_none() || envelope.id.is_none() || protocol_version(&envelope).is_some() {
@@ -260,7 +261,10 @@ fn dressed(line: String, wanted: &str) -> Option<String> {
         return with_member(&line, whole, &format!(r#""params":{{"_meta":{{{wanted}}}}}"#));
     };
     match meta(Some(params)) {
-        Some(meta) => with_member(&line, meta, wanted),
+        Some(meta) => match pick(meta.get(), [CLIENT_KEY, CAPABILITIES_KEY, LEVEL_KEY]).ok()? {
+            [None, None, None] => with_member(&line, meta, wanted),
+            _ => None,
+        },
         None => with_member(&line, params, &format!(r#""_meta":{{{wanted}}}"#)),
     }
 }
@@ -433,7 +437,7 @@ impl Core {
             let params = params.as_ref().map(|params| format!(r#","params":{params}"#)).unwrap_or_default();
             caller.note(format!(r#"{{"jsonrpc":"2.0","id":{},"method":"{method}"{params}}}"#, asked.id.0)).await;
             let said = tokio::select! {
-                said = asked.answer() => said,
+                said = timeout(self.run_within, asked.answer()) => said.unwrap_or_default(),
                 () = self.leaving.cancelled() => String::new(),
             };
             if said.is_empty() {
@@ -465,4 +469,109 @@ fn wished(hello: &Envelope<'_>) -> Option<&'static str> {
 /// A request with the answers to what its server wanted to know.
 pub(super) fn with_answers(line: &str, answers: &str) -> Option<String> {
     with_member(line, Envelope::read(line).ok()?.params?, answers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tongue(spoken: Spoken) -> Tongue {
+        let tongue = Tongue::default();
+        tongue.found(spoken);
+        tongue
+    }
+
+    fn older() -> Tongue {
+        tongue(Spoken::Older(Hello::shaken(r#"{"id":1,"result":{"capabilities":{"tools":{}}}}"#).unwrap()))
+    }
+
+    fn newer() -> Tongue {
+        let hello =
+            r#"{"id":1,"method":"initialize","params":{"capabilities":{"roots":{}},"clientInfo":{"name":"c"}}}"#;
+        tongue(Spoken::Newer(Dress::of(&Envelope::read(hello).unwrap()).unwrap()))
+    }
+
+    /// Only what says the era is taken out; everything else stays byte for byte.
+    #[test]
+    fn a_server_that_shakes_hands_hears_nothing_of_the_newer_era() {
+        let dress = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c"},"io.modelcontextprotocol/clientCapabilities":{}"#;
+        let line =
+            |meta: &str| format!(r#"{{"id":7, "method":"tools/call","params":{{"name":"t","_meta":{{{meta}}}}}}}"#);
+        let outgoing = |line: String| older().outgoing(line).unwrap();
+        assert_eq!(outgoing(line(dress)), line(""));
+        assert_eq!(
+            outgoing(line(&format!(r#""progressToken":1 ,{dress}, "k":[1 ]"#))),
+            line(r#""progressToken":1 , "k":[1 ]"#)
+        );
+        for same in [r#"{"method":"notifications/cancelled","params":{"requestId":1}}"#, r#"{"id":1,"method":"ping"}"#]
+        {
+            assert_eq!(outgoing(same.to_owned()), same);
+            assert_eq!(Tongue::default().outgoing(same.to_owned()).unwrap(), same);
+        }
+        let escaped = line(r#""io.modelcontextprotocol\u002fprotocolVersion":"2026-07-28""#);
+        assert_eq!(older().outgoing(escaped), None, "what cannot be taken out is not sent");
+    }
+
+    #[test]
+    fn a_newer_client_hears_only_what_it_knows() {
+        let pass = |line: &str| match older().incoming(line.to_owned()) {
+            Said::Pass(line) => line,
+            Said::Answer(line) => format!("answer {line}"),
+            Said::Change => "change".to_owned(),
+            Said::Drop => "drop".to_owned(),
+        };
+        for (line, expected) in [
+            (r#"{"id":1,"result":{}}"#, r#"{"id":1,"result":{"resultType":"complete"}}"#),
+            (r#"{"id":1,"result":{"content":[]}}"#, r#"{"id":1,"result":{"resultType":"complete","content":[]}}"#),
+            (
+                r#"{"id":1,"result":{"tools":[]}}"#,
+                r#"{"id":1,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[]}}"#,
+            ),
+            (r#"{"id":1,"result":{"resultType":"task"}}"#, r#"{"id":1,"result":{"resultType":"task"}}"#),
+            (r#"{"id":1,"error":{"code":1}}"#, r#"{"id":1,"error":{"code":1}}"#),
+            (r#"{"id":1,"result":[1]}"#, r#"{"id":1,"result":[1]}"#),
+            (r#"{"id":"p","method":"ping"}"#, r#"answer {"jsonrpc":"2.0","id":"p","result":{}}"#),
+            (r#"{"method":"notifications/tools/list_changed"}"#, "change"),
+            (r#"{"method":"notifications/resources/updated"}"#, "drop"),
+            (r#"{"method":"notifications/progress"}"#, r#"{"method":"notifications/progress"}"#),
+        ] {
+            assert_eq!(pass(line), expected);
+        }
+        assert!(pass(r#"{"id":1,"method":"roots/list"}"#).contains("cannot be asked"));
+    }
+
+    #[test]
+    fn requests_to_a_newer_server_say_what_its_client_said() {
+        let dress = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c"},"io.modelcontextprotocol/clientCapabilities":{"roots":{}}"#;
+        let line = |params: &str| format!(r#"{{"id":1{params}}}"#);
+        for (params, expected) in [
+            (r#","method":"ping""#, format!(r#"{{"params":{{"_meta":{{{dress}}}}},"id":1,"method":"ping"}}"#)),
+            (r#","method":"m","params":{}"#, format!(r#"{{"id":1,"method":"m","params":{{"_meta":{{{dress}}}}}}}"#)),
+            (
+                r#","method":"m","params":{"_meta":{"k":1},"z":1.50}"#,
+                format!(r#"{{"id":1,"method":"m","params":{{"_meta":{{{dress},"k":1}},"z":1.50}}}}"#),
+            ),
+            (r#","result":{}"#, line(r#","result":{}"#)),
+        ] {
+            assert_eq!(newer().outgoing(line(params)).unwrap(), expected);
+        }
+        let twice = r#","method":"m","params":{"_meta":{"io.modelcontextprotocol/clientInfo":{}}}"#;
+        assert_eq!(newer().outgoing(line(twice)), None);
+    }
+
+    #[test]
+    fn only_a_server_of_the_newer_era_asks_through_us() {
+        let asks = r#"{"id":1,"result":{"resultType":"input_required","requestState":"s","inputRequests":{"a":{"method":"roots/list"}}}}"#;
+        let questions = newer().questions(asks).unwrap();
+        assert_eq!((questions.requests.len(), questions.state.unwrap().get()), (1, r#""s""#));
+        assert!(older().questions(asks).is_none() && Tongue::default().questions(asks).is_none());
+        for other in [
+            r#"{"id":1,"result":{"resultType":"complete","inputRequests":{}}}"#,
+            r#"{"id":1,"result":{"resultType":"input_required","inputRequests":{"a":{"method":"m"},"a":{"method":"m"}}}}"#,
+            r#"{"id":1,"result":{"resultType":"input_required","inputRequests":{"a":{"method":7}}}}"#,
+            r#"{"id":1,"error":{"code":1}}"#,
+        ] {
+            assert!(newer().questions(other).is_none(), "{other}");
+        }
+    }
 }
