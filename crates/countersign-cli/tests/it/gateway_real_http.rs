@@ -1,5 +1,6 @@
 //! The gateway over streamable HTTP with clients that others made: the SDKs of two languages, in every way they can wait.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -83,7 +84,11 @@ fn told(child: Child) -> Told {
 #[track_caller]
 fn held(stage: &Stage, child: &mut Child) {
     while stage.holds().is_empty() {
-        assert!(child.try_wait().unwrap().is_none(), "it ended without a hold");
+        if child.try_wait().unwrap().is_some() {
+            let mut said = String::new();
+            let _ = child.stdout.take().unwrap().read_to_string(&mut said);
+            panic!("it ended without a hold: {said}");
+        }
         std::thread::sleep(LOOK_AGAIN);
     }
 }
@@ -127,7 +132,7 @@ fn sdks_wait_over_http() {
             let files = Files::new(ASK);
             let door = door(&files, options);
             let theirs = json!({"path": files.path("a.txt"), "content": "theirs"});
-            let mut child = sdk.start(&write_file(&door.url, &theirs, "none"));
+            let mut child = sdk.start(&Calling { mode: "legacy", ..write_file(&door.url, &theirs, "none") });
             held(&files.stage, &mut child);
             files.stage.deny("not in this folder");
             let denied = told(child);
@@ -135,7 +140,7 @@ fn sdks_wait_over_http() {
             assert_eq!(files.names(), [""; 0], "{sdk:?}");
 
             let ours = json!({"path": files.path("a.txt"), "content": "ours"}).to_string();
-            let mut child = sdk.start(&write_file(&door.url, &theirs, "none"));
+            let mut child = sdk.start(&Calling { mode: "legacy", ..write_file(&door.url, &theirs, "none") });
             held(&files.stage, &mut child);
             if !options.is_empty() {
                 sent_away(&files.stage);

@@ -309,7 +309,7 @@ fn fits(drawn: &str, (columns, rows): (usize, usize)) {
 fn a_resized_terminal_is_drawn_whole() {
     // Without a countdown, and once approve is awake, nothing is drawn by itself.
     let bed = scene("  otherwise: ask\n  expires_after: never\n", SCRIPT);
-    let mut terminal = Terminal::run(&bed, &["run", "--config", "run.yml", "helper", "go"], (80, 24));
+    let mut terminal = Terminal::run(&bed, &["run", "--config", "run.yml", "helper", "go"], (160, 50));
     terminal.sees("Approve this call?").sees("write_file").sees("a Approve");
     for (size, last_row) in [((40, 12), "\x1b[12;1H"), ((160, 50), "Ctrl-C stop")] {
         let before = terminal.shown().len();
