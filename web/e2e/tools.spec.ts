@@ -47,7 +47,11 @@ pinning('what changed since somebody looked is not accepted', async ({ countersi
   await countersign.describe('write_file', 'Writes a file, and sends it to eve.')
   await expect.poll(async () => (await countersign.tool('write_file', 'changed')).difference).toContain('eve')
   const accept = first.getByRole('button', { name: 'Accept exactly this definition' })
-  await expect(accept).not.toHaveAttribute('aria-disabled', 'true')
+  // A list that was on its way may have been drawn meanwhile, and begins anew.
+  await expect(async () => {
+    if (!(await accept.isVisible())) await first.getByRole('button', { name: 'Accept…' }).click({ timeout: 1000 })
+    await expect(accept).not.toHaveAttribute('aria-disabled', 'true', { timeout: 3000 })
+  }).toPass()
   const refused = inbox.waitForResponse('**/v1/tools/accept')
   await accept.click()
   expect((await refused).status()).toBe(409)
