@@ -46,6 +46,7 @@ async function batch(countersign: Countersign, inbox: Page): Promise<void> {
   for (const to of ['Oslo', 'Bergen']) await countersign.submit({ tool: 'book_flight', arguments: { to, seats: 2 } })
   await inbox.goto(`${countersign.url}/#/inbox`)
   const boxes = inbox.getByRole('checkbox', { name: 'Select book_flight for a batch' })
+  await expect(boxes).toHaveCount(2)
   for (const at of [0, 1]) await boxes.nth(at).check()
   await check(inbox, 'inbox, picked')
   await inbox.getByRole('button', { name: 'Review together' }).click()
