@@ -252,7 +252,10 @@ impl Local {
             match self.store.run(Op::Decide(Box::new(deciding))).await {
                 Err(Failure::Rejected(Rejection::StalePolicy)) => self.follow_store().await?,
                 Err(failure) => return Err(failure.into()),
-                Ok(applied) => return self.decided(asks, hold, applied).await,
+                Ok(applied) => {
+                    let applied = self.with_its_grant(hold, &decision, applied).await?;
+                    return self.decided(asks, hold, applied).await;
+                }
             }
         }
         Err(GateError::Rejected(Rejection::StalePolicy))
@@ -299,13 +302,27 @@ impl Local {
     async fn decided(self: &Arc<Self>, asks: &Arc<Asks>, hold: HoldId, applied: Applied) -> Result<Decided, GateError> {
         let call = applied.call.ok_or(GateError::Rejected(Rejection::NotFound("call")))?;
         let released = match &applied.grant {
-            Some(grant) => self.release_siblings(grant, &call).await?,
-            None => 0,
+            // How many a repetition may still release is known only of one that may release any number.
+            Some(grant) if !applied.replayed || grant.uses_left.is_none() => {
+                self.release_siblings(grant, &call).await?
+            }
+            Some(_) | None => 0,
         };
         if !applied.replayed && call.open_hold().is_some_and(|open| open.decisions.is_empty() && open.id != hold) {
             self.announce(asks, &call);
         }
         Ok(Decided { call, replayed: applied.replayed, grant: applied.grant.map(|grant| *grant), released })
+    }
+
+    /// A decision that is repeated because its answer was lost finds the grant that it made: whoever made it may have
+    /// died before it released anything.
+    async fn with_its_grant(&self, hold: HoldId, decision: &Decision, applied: Applied) -> Result<Applied, GateError> {
+        let remembers = matches!(decision.answer, Answer::Approve { remember: Some(_), .. });
+        if !(applied.replayed && remembers) {
+            return Ok(applied);
+        }
+        let grant = self.store.grants().await?.into_iter().find(|grant| grant.hold == Some(hold));
+        Ok(Applied { grant: grant.map(Box::new), ..applied })
     }
 
     /// Validates and judges edited arguments, as any other arguments are.

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use countersign::gate::{Counted, GrantPreview};
 use countersign::grant::{Covers, GrantError, Remember, RememberCovers, RememberScope};
-use countersign::transition::Rejection;
-use countersign::{Answer, Call, CallState, GateError, Limits, Proposal, RefusalKind, Who, limits};
+use countersign::store::Op;
+use countersign::transition::{Deciding, Rejection};
+use countersign::{Answer, Call, CallState, Decision, GateError, Limits, Proposal, RefusalKind, Who, limits};
 
 use super::desk::{Desk, edit, kind, recorder, remember};
 
@@ -278,6 +279,27 @@ async fn a_new_grant_releases_identical_waiting_calls() {
     assert_eq!(desk.count("hold.released").await, 1);
     assert_eq!(desk.gate.store().grants().await.unwrap().len(), 1, "a release makes no grant");
     assert_eq!(desk.resume(&twin).await.state, CallState::Succeeded);
+}
+
+/// B64: a process that died between the decision and the releases leaves nothing asked about for good: the decision, sent
+/// again, releases what it covers, and is told its grant. What has uses to count stays asked about.
+#[tokio::test(start_paused = true)]
+async fn a_repeated_decision_releases_what_the_first_did_not_get_to() {
+    for (uses, left) in [(None, CallState::Approved), (Some(3), CallState::Pending)] {
+        let desk = Desk::new();
+        let twin = desk.submit("{}").await;
+        let call = desk.submit("{}").await;
+        let wish = Remember { uses, ..Remember::session() };
+        let hold = call.open_hold().unwrap();
+        let decision = Decision::new(Who::person("ann"), "test", hold.digest, remember(wish));
+        desk.gate.store().run(Op::Decide(Box::new(Deciding::new(hold.id, decision.clone())))).await.unwrap();
+        assert_eq!(desk.now(&twin).await.state, CallState::Pending, "it died here");
+        let again = desk.gate.decide(hold.id, decision).await.unwrap();
+        assert!(again.replayed);
+        assert_eq!(again.grant.unwrap().hold, Some(hold.id));
+        assert_eq!(desk.now(&twin).await.state, left, "{uses:?}");
+        assert_eq!(desk.gate.store().grants().await.unwrap().len(), 1, "a repetition makes no grant");
+    }
 }
 
 /// B64: what its maker could not decide, a grant does not release.
