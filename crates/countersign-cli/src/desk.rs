@@ -38,7 +38,7 @@ impl Absent {
     /// Refuses an address whose store would only seem to be one with nothing in it.
     fn check(self, address: &str, place: &Place) -> Result<(), Fault> {
         let may_be_made = match self {
-            Absent::Made => return Ok(()),
+            Absent::Made => true,
             Absent::MadeUnlessNamed => place.store.is_none(),
             Absent::Refused => false,
         };

@@ -12,7 +12,7 @@ use countersign_agent::{Agent, Listed, RunError};
 use super::{Attended, Past, There, Typist};
 use crate::agents::{base, model_of, processes, workspace};
 use crate::commands::RunArgs;
-use crate::desk::begin_gate;
+use crate::desk::{begin_gate, must_be_there};
 use crate::fault::Fault;
 use crate::home::Home;
 use crate::key;
@@ -47,6 +47,9 @@ impl Scene {
         let home = Home::from_env();
         let settings = Settings::load(&args.place, &home)?;
         let address = settings.store(&args.place, &home)?;
+        if args.resume.is_some() {
+            must_be_there(&address)?;
+        }
         let store = countersign_store::connect(&address).await?;
         let (asked, prompt) = meant(args, &settings);
         let name = match &args.resume {
@@ -249,9 +252,12 @@ pub(crate) async fn all_sessions(store: &Arc<dyn Store>) -> Result<Vec<Listed>, 
     }
 }
 
-/// The store that a place names.
+/// The store that a place names, to look at what is in it. One that --store names must be there.
 pub(crate) async fn open_store(place: &Place) -> Result<Arc<dyn Store>, Fault> {
     let home = Home::from_env();
-    let settings = Settings::load(place, &home)?;
-    Ok(countersign_store::connect(&settings.store(place, &home)?).await?)
+    let address = Settings::load(place, &home)?.store(place, &home)?;
+    if place.store.is_some() {
+        must_be_there(&address)?;
+    }
+    Ok(countersign_store::connect(&address).await?)
 }

@@ -107,7 +107,9 @@ fn operating() -> [String; 16] {
 #[test]
 fn a_store_that_is_not_there_is_not_made() {
     let bed = Bed::new();
-    for line in operating().iter().map(String::as_str).chain(["policy explain --tool x"]) {
+    for line in
+        operating().iter().map(String::as_str).chain(["policy explain --tool x", "run --list", "run --resume s-1"])
+    {
         let ran = bed.say(&format!("{line} --store sqlite:mistyped/x.db")).expect(4);
         assert!(ran.stderr.contains("there is no store `mistyped/x.db`"), "{line}: {}", ran.stderr);
         assert!(ran.stderr.contains("next: check --store"), "{line}: {}", ran.stderr);
@@ -121,7 +123,8 @@ fn a_store_that_is_not_there_is_not_made() {
 #[test]
 fn a_store_in_memory_is_nothing_to_work_on() {
     let bed = Bed::new();
-    for line in operating() {
+    let preparing = ["token create --role agent --name bot", "user add ann"].map(str::to_owned);
+    for line in operating().into_iter().chain(preparing) {
         let ran = bed.say(&format!("{line} --store memory:")).expect(2);
         assert!(ran.stderr.contains("gone when the command ends"), "{line}: {}", ran.stderr);
     }
