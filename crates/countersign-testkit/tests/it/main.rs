@@ -1,4 +1,5 @@
-//! What takes more than one crate to prove: stories and races on every store, kills, and schedules of the bell.
+//! What takes more than one crate to prove: stories and races on every store, kills, and schedules of the bell; and the
+//! throw-away PostgreSQL that all of them use.
 
 // Helpers of tests are tests too: a panic in them is a failed test.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout)]
@@ -8,6 +9,7 @@
 #[path = "../../../countersign/src/bell.rs"]
 mod bell;
 mod kill;
+mod postgres;
 mod races;
 mod scenarios;
 mod schedules;
