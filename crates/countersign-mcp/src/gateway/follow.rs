@@ -6,7 +6,7 @@ use countersign::digest::ArgumentDigest;
 use countersign::store::Op;
 use countersign::transition::Rejection;
 use countersign::{Call, CallId, CallState, Claimed, GateError, Permit, Refusal, RefusalKind};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::call::{Matter, NOT_GRANTED, Reply};
 use super::forward::Forwarding;
@@ -155,7 +155,7 @@ impl Matter<'_> {
     /// Waits for a call, telling the client now and then that it still waits.
     async fn until(&self, id: CallId, deadline: Instant, done: impl Fn(&Call) -> bool) -> Result<Waited, GateError> {
         let store = self.core.gate.store();
-        let mut beats = tokio::time::interval(limits::HEARTBEAT);
+        let mut next_beat = Instant::now();
         let mut beat = 0;
         loop {
             let rung = store.bell().listen(id);
@@ -164,21 +164,31 @@ impl Matter<'_> {
                 return Ok(Waited::Call(call));
             }
             let due = match call.due_at() {
-                Some(due) => store.now().await?.until(due),
-                None => self.core.wait,
+                Some(due) => Some(Instant::now() + store.now().await?.until(due)),
+                None => None,
             };
+            // One timer for all three, for each of thousands that wait.
             tokio::select! {
-                () = rung => {}
-                () = sleep(due) => drop(store.run(Op::Tick { call: id }).await),
-                _ = beats.tick() => {
-                    beat += 1;
-                    if let Some(token) = &self.request.token {
-                        self.caller.note(words::progress(token, beat, &call)).await;
-                    }
-                }
+                () = rung => continue,
+                () = sleep_until(due.unwrap_or(deadline).min(deadline).min(next_beat)) => {}
                 () = self.left.cancelled() => return Ok(Waited::Left),
                 () = self.core.leaving.cancelled() => return Ok(Waited::Late(call)),
-                () = sleep_until(deadline) => return Ok(Waited::Late(call)),
+            }
+            let now = Instant::now();
+            // First: whoever waits as long as the hold is open is told what became of it, and not that it waits.
+            let is_due = due.is_some_and(|due| now >= due);
+            if is_due && store.run(Op::Tick { call: id }).await.is_ok_and(|ticked| !ticked.replayed) {
+                continue;
+            }
+            if now >= deadline {
+                return Ok(Waited::Late(call));
+            }
+            if now >= next_beat {
+                next_beat = now + limits::HEARTBEAT;
+                beat += 1;
+                if let Some(token) = &self.request.token {
+                    self.caller.note(words::progress(token, beat, &call)).await;
+                }
             }
         }
     }
