@@ -204,14 +204,14 @@ impl Backend for Remote {
         &self,
         asks: &Arc<Asks>,
         defined: Option<Defined<'_>>,
-        checked: Checked,
+        checked: &Checked,
         claim: Option<Claimant>,
     ) -> Result<Submitted, GateError> {
         if asks.asks_here() {
             return Err(GateError::Remote("ask an approver of its own"));
         }
         let arguments = checked.arguments.clone();
-        let mut new = new_call(asks, defined, checked).await?;
+        let mut new = new_call(asks, defined, checked.clone()).await?;
         let client = &self.server.client;
         let Some(claimant) = claim.filter(|_| new.refusal.is_none()) else {
             let (call, _) = self.server.ask(None, || client.submit(&new)).await?;

@@ -58,7 +58,7 @@ pub trait Backend: Send + Sync {
         &self,
         asks: &Arc<Asks>,
         defined: Option<Defined<'_>>,
-        checked: Checked,
+        checked: &Checked,
         claim: Option<Claimant>,
     ) -> Result<Submitted, GateError>;
 

@@ -46,12 +46,13 @@ impl Bounded {
     }
 }
 
-/// Waits for an answer, so long at most. One that is there at once needs no timer.
+/// Waits for an answer, so long at most. One that is there at once needs no timer, and no room for one in the future of
+/// every step.
 pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     let mut work = std::pin::pin!(work);
     match futures::poll!(work.as_mut()) {
         Poll::Ready(answer) => Some(answer),
-        Poll::Pending => tokio::time::timeout(limit, work).await.ok(),
+        Poll::Pending => Box::pin(tokio::time::timeout(limit, work)).await.ok(),
     }
 }
 

@@ -24,7 +24,7 @@ impl Backend for Here {
         &self,
         asks: &Arc<Asks>,
         defined: Option<Defined<'_>>,
-        checked: Checked,
+        checked: &Checked,
         claim: Option<Claimant>,
     ) -> Result<Submitted, GateError> {
         if let Some(defined) = defined {

@@ -84,20 +84,20 @@ impl Local {
         self: &Arc<Self>,
         asks: &Arc<Asks>,
         defined: Option<Defined<'_>>,
-        checked: Checked,
+        checked: &Checked,
         claim: Option<Claimant>,
     ) -> Result<Submitted, GateError> {
         let id = CallId::new();
         for _ in 0..STALE_RETRIES {
             let policy = self.policy.load_full();
             let definition = defined.map(|defined| defined.definition);
-            let mut submission = self.submission(asks, id, definition, &checked, &policy);
+            let mut submission = Box::new(self.submission(asks, id, definition, checked, &policy));
             submission.claim.clone_from(&claim);
             if let Some(defined) = defined {
                 self.preview(defined, &mut submission.call).await;
             }
-            match self.store.run(Op::Submit(Box::new(submission))).await {
-                Err(Failure::Rejected(Rejection::StalePolicy)) => self.follow_store().await?,
+            match self.store.run(Op::Submit(submission)).await {
+                Err(Failure::Rejected(Rejection::StalePolicy)) => Box::pin(self.follow_store()).await?,
                 Err(failure) => return Err(failure.into()),
                 Ok(applied) => {
                     let call = applied.call.ok_or(GateError::Rejected(Rejection::NotFound("call")))?;
@@ -173,7 +173,7 @@ impl Local {
     /// Lets the tool show what a call would change, where people will be asked about it.
     async fn preview(&self, defined: Defined<'_>, call: &mut NewCall) {
         if call.refusal.is_none() && call.verdict.effect == Effect::Ask {
-            let shown = defined.payload(&call.facts.arguments, call.payload.take()).await;
+            let shown = Box::pin(defined.payload(&call.facts.arguments, call.payload.take())).await;
             call.payload = shown.map(|payload| self.masked(&payload));
         }
     }
@@ -231,7 +231,7 @@ impl Local {
         for _ in 0..STALE_RETRIES {
             let policy = Policy::clone(&self.policy.load());
             match self.run(Op::Claim { call: id, claimant: claimant.clone(), policy }).await {
-                Err(GateError::Rejected(Rejection::StalePolicy)) => self.follow_store().await?,
+                Err(GateError::Rejected(Rejection::StalePolicy)) => Box::pin(self.follow_store()).await?,
                 claimed => return claimed,
             }
         }
@@ -250,7 +250,7 @@ impl Local {
         for _ in 0..STALE_RETRIES {
             let deciding = self.deciding(asks, hold, &decision, groups).await?;
             match self.store.run(Op::Decide(Box::new(deciding))).await {
-                Err(Failure::Rejected(Rejection::StalePolicy)) => self.follow_store().await?,
+                Err(Failure::Rejected(Rejection::StalePolicy)) => Box::pin(self.follow_store()).await?,
                 Err(failure) => return Err(failure.into()),
                 Ok(applied) => {
                     let applied = self.with_its_grant(hold, &decision, applied).await?;

@@ -228,10 +228,10 @@ impl Gate {
     pub async fn submit(&self, tool: &dyn Tool, proposal: Proposal) -> Result<Arc<Call>, GateError> {
         let definition = &tool.definition();
         let checked = self.hooks.check(tool, definition, proposal, &self.limits).await?;
-        self.propose(Some(Defined { tool, definition }), checked).await
+        self.propose(Some(Defined { tool, definition }), &checked).await
     }
 
-    async fn propose(&self, defined: Option<Defined<'_>>, checked: Checked) -> Result<Arc<Call>, GateError> {
+    async fn propose(&self, defined: Option<Defined<'_>>, checked: &Checked) -> Result<Arc<Call>, GateError> {
         let submitted = self.backend.submit(&self.asks, defined, checked, None).await?;
         Ok(self.told(submitted.call).await)
     }
@@ -244,20 +244,20 @@ impl Gate {
         let checked = self.hooks.check(tool, definition, proposal, &self.limits).await?;
         let claimant = self.claimant(Some(definition.digest()));
         let (defined, since) = (Some(Defined { tool, definition }), Since::now());
-        self.permit_first(self.backend.submit(&self.asks, defined, checked, Some(claimant)).await?, since).await
+        self.permit_first(self.backend.submit(&self.asks, defined, &checked, Some(claimant)).await?, since).await
     }
 
     /// Records a call that the agent's runtime does not let through: refused before any rule is asked, and nobody is.
     pub async fn refuse(&self, tool: &dyn Tool, proposal: Proposal, refusal: Refusal) -> Result<Arc<Call>, GateError> {
         let definition = &tool.definition();
         let refused = self.refused(proposal, refusal)?;
-        self.propose(Some(Defined { tool, definition }), refused).await
+        self.propose(Some(Defined { tool, definition }), &refused).await
     }
 
     /// Records such a call of a tool whose definition nobody gave.
     pub async fn refuse_undefined(&self, proposal: Proposal, refusal: Refusal) -> Result<Arc<Call>, GateError> {
         let refused = self.refused(proposal, refusal)?;
-        self.propose(None, refused).await
+        self.propose(None, &refused).await
     }
 
     /// Records a call to a tool that does not exist: refused, nobody is asked.
@@ -265,7 +265,7 @@ impl Gate {
         proposal.check_names()?;
         let refusal = Refusal::new(RefusalKind::UnknownTool).because(format!("there is no tool `{}`", proposal.tool));
         let refused = Checked::refused(proposal, Json::empty(), refusal);
-        self.propose(None, refused).await
+        self.propose(None, &refused).await
     }
 
     fn refused(&self, proposal: Proposal, refusal: Refusal) -> Result<Checked, GateError> {
@@ -277,14 +277,14 @@ impl Gate {
     /// Proposes a call of a tool that runs elsewhere and whose definition nobody gave. Judged by the policy alone.
     pub async fn submit_undefined(&self, proposal: Proposal) -> Result<Arc<Call>, GateError> {
         let checked = self.undefined(proposal)?;
-        self.propose(None, checked).await
+        self.propose(None, &checked).await
     }
 
     /// Proposes such a call and, where it is allowed, claims it as [`Gate::submit_and_claim`] does.
     pub async fn submit_undefined_and_claim(&self, proposal: Proposal) -> Result<Claimed, GateError> {
         let checked = self.undefined(proposal)?;
         let since = Since::now();
-        let submitted = self.backend.submit(&self.asks, None, checked, Some(self.claimant(None))).await?;
+        let submitted = self.backend.submit(&self.asks, None, &checked, Some(self.claimant(None))).await?;
         self.permit_first(submitted, since).await
     }
 

@@ -49,7 +49,7 @@ impl Local {
         // A conflict is an earlier call.
         let _ = self.store.put_record(FIRST_CALLS, &key, id.as_bytes(), Expect::Absent, None).await;
         // Where this is lost, the next process that meets the tool notes it.
-        let _ = looks::note(&*self.store, &call.facts.tool).await;
+        let _ = Box::pin(looks::note(&*self.store, &call.facts.tool)).await;
         if let Ok(mut noted) = self.noted.lock()
             && noted.len() < limits::NOTED_TOOLS
         {

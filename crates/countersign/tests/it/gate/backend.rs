@@ -37,13 +37,13 @@ impl Backend for Lying {
         &self,
         _asks: &Arc<Asks>,
         defined: Option<Defined<'_>>,
-        checked: Checked,
+        checked: &Checked,
         claim: Option<Claimant>,
     ) -> Result<Submitted, GateError> {
         let tool = defined.expect("these tests define their tools").tool;
         let call = match claim {
-            Some(_) => self.claimed(self.honest.submit_and_claim(tool, checked.proposal).await?).await?,
-            None => self.honest.submit(tool, checked.proposal).await?,
+            Some(_) => self.claimed(self.honest.submit_and_claim(tool, checked.proposal.clone()).await?).await?,
+            None => self.honest.submit(tool, checked.proposal.clone()).await?,
         };
         Ok(Submitted { call, replayed: false })
     }
