@@ -54,20 +54,24 @@ test('a page that was never loaded paints and shows what waits', async ({ counte
   await page.goto(countersign.link)
   await expect(page.getByRole('button', { name: 'send_email' })).toBeVisible()
   const paint = await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? Infinity)
-  figure('first paint from a cold start', paint, 'ms', { most: 1000 })
+  figure('first paint from a cold start', paint, 'ms', { most: 500 })
   expect(paint).toBeGreaterThan(0)
 })
 
 test('everything the page loads is at most 80 KB, zipped', async ({ countersign, inbox }) => {
-  const sizes = new Map<string, number>()
-  inbox.on('response', async (response) => {
+  // Signed in by now: the heading alone is there before.
+  await expect(inbox.getByText('Nothing waits for you')).toBeVisible()
+  const paths = new Set<string>()
+  inbox.on('response', (response) => {
     const { pathname } = new URL(response.url())
-    if (!pathname.startsWith('/v1')) sizes.set(pathname, gzipSync(await response.body()).length)
+    if (!pathname.startsWith('/v1')) paths.add(pathname)
   })
   await inbox.goto(`${countersign.url}/?again`)
   await expect(inbox.getByRole('heading', { name: 'Inbox' })).toBeVisible()
-  expect([...sizes.keys()].some((path) => path.endsWith('.js'))).toBe(true)
-  const total = [...sizes.values()].reduce((sum, size) => sum + size, 0)
-  figure(`${sizes.size} files, zipped`, total / 1024, 'KB', { most: 80 })
+  expect([...paths].some((path) => path.endsWith('.js'))).toBe(true)
+  // Fetched anew: the browser keeps no body of a page that it left.
+  const bodies = await Promise.all([...paths].map(async (path) => (await inbox.request.get(countersign.url + path)).body()))
+  const total = bodies.reduce((sum, body) => sum + gzipSync(body).length, 0)
+  figure(`${paths.size} files, zipped`, total / 1024, 'KB', { most: 80 })
   expect(total).toBeLessThanOrEqual(80 * 1024)
 })
