@@ -31,6 +31,22 @@ test('a link works once', async ({ countersign, inbox, browser }) => {
   await expect(stranger.getByRole('heading', { name: 'Sign in to Countersign' })).toBeVisible()
 })
 
+/** Nothing is shown, or asked for, as somebody who is not signed in yet. */
+test('a link is traded before anything is shown', async ({ countersign, page }) => {
+  let release = () => {}
+  const released = new Promise<void>((resolve) => (release = resolve))
+  await page.route('**/v1/sign-in', async (route) => {
+    await released
+    await route.continue()
+  })
+  await page.goto(countersign.link)
+  await expect(page.getByRole('status').getByText('Signing in')).toBeVisible()
+  await expect(page.getByRole('heading')).toHaveCount(0)
+  release()
+  await expect(page.getByRole('heading', { name: 'Inbox' })).toBeVisible()
+  await expect(page.getByText('Nothing waits for you')).toBeVisible()
+})
+
 /** Nothing can be approved once the time is over, whoever looks at it. */
 test('a hold that expires while it is open can no longer be approved', async ({ countersign, inbox }) => {
   const call = await countersign.submit({ tool: 'hurry', arguments: {} })

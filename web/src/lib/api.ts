@@ -29,7 +29,8 @@ export async function me(): Promise<Me> {
 }
 
 export const signOut = () => post<unknown>('/v1/sign-out', {})
-export const signIn = (link: string) => post<unknown>('/v1/sign-in', { link })
+/** Whoever leaves the page meanwhile is signed in all the same: a link works once. */
+export const signIn = (link: string) => send<unknown>('POST', '/v1/sign-in', JSON.stringify({ link }), { keepalive: true })
 
 export const holds = (after: string | null) =>
   get<Page<Hold>>('/v1/holds', { state: 'pending', limit: PAGE, after })
@@ -104,15 +105,15 @@ function post<T>(path: string, body: unknown): Promise<T> {
   return send<T>('POST', path, JSON.stringify(body))
 }
 
-async function send<T>(method: string, path: string, body?: string): Promise<T> {
-  const text = await fetchText(method, path, body)
+async function send<T>(method: string, path: string, body?: string, settings?: RequestInit): Promise<T> {
+  const text = await fetchText(method, path, body, settings)
   return (text === '' ? {} : read(text)) as T
 }
 
-async function fetchText(method: string, path: string, body?: string): Promise<string> {
+async function fetchText(method: string, path: string, body?: string, settings?: RequestInit): Promise<string> {
   const headers: Record<string, string> = { accept: 'application/json' }
   if (method !== 'GET') Object.assign(headers, { 'content-type': 'application/json', 'x-countersign-csrf': csrf })
-  const answer = await fetch(path, { method, headers, body, credentials: 'same-origin', cache: 'no-store' })
+  const answer = await fetch(path, { ...settings, method, headers, body, credentials: 'same-origin', cache: 'no-store' })
   if (!answer.ok) throw new ApiError(await problemOf(answer))
   return answer.text()
 }

@@ -14,6 +14,8 @@ const NOTICE = 6_000
 class Page {
   me = $state.raw<Me | undefined>(undefined)
   signedOut = $state(false)
+  /** Whether a sign-in link is being traded: until then nothing is asked for, and nothing can be shown. */
+  entering = $state(linkIn(location.hash) !== undefined)
   theme = $state<Theme>(storedTheme())
   notices = $state.raw<Notice[]>([])
   help = $state(false)
@@ -27,7 +29,7 @@ class Page {
       history.replaceState(null, '', '/#/inbox')
       await api.signIn(secret).catch((error: unknown) => this.fail(error))
     }
-    await this.load()
+    await this.load().finally(() => (this.entering = false))
   }
 
   async load(): Promise<void> {
