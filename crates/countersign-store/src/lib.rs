@@ -9,6 +9,7 @@
 //! # Ok::<(), countersign_store::ConnectError>(()) }).unwrap();
 //! ```
 
+mod known;
 pub mod postgres;
 mod sqlite;
 #[cfg(feature = "testing")]

@@ -6,14 +6,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use countersign::call::{Call, Chain};
+use countersign::call::Chain;
 use countersign::digest::EventHash;
 use countersign::event::Head;
-use countersign::id::{CallId, HoldId};
 use rusqlite::Connection;
 
-/// Chains and calls kept. Beyond that all are forgotten at once, which costs a few reads.
-const MOST: usize = 8_192;
+use crate::known::{Known, MOST};
 
 /// The rows the writer read or wrote last.
 #[derive(Default)]
@@ -23,16 +21,10 @@ pub(super) struct Cache {
     pub(super) waiting: HashMap<Arc<str>, WaitingRow>,
     pub(super) meta: Option<Meta>,
     pub(super) halts: Option<Vec<String>>,
-    calls: HashMap<CallId, Kept>,
-    holds: HashMap<HoldId, CallId>,
+    /// Calls, each with the number of its row.
+    pub(super) calls: Known<i64>,
     /// Whether there is any grant, any doubt, any remembered denial at all; mostly there is none to look for.
     pub(super) any: Any,
-}
-
-/// A call, and the number of its row.
-struct Kept {
-    number: i64,
-    call: Arc<Call>,
 }
 
 /// Whether rows of a kind exist at all; unknown until somebody looked.
@@ -93,32 +85,5 @@ impl Cache {
     /// Forgets everything: what was written is rolled back, or may be.
     pub(super) fn forget(&mut self) {
         *self = Cache::default();
-    }
-
-    pub(super) fn call(&self, id: CallId) -> Option<Arc<Call>> {
-        self.calls.get(&id).map(|kept| Arc::clone(&kept.call))
-    }
-
-    /// The number of a call's row, if it is known.
-    pub(super) fn number(&self, id: CallId) -> Option<i64> {
-        self.calls.get(&id).map(|kept| kept.number)
-    }
-
-    pub(super) fn call_of_hold(&self, hold: HoldId) -> Option<Arc<Call>> {
-        self.call(*self.holds.get(&hold)?)
-    }
-
-    /// Remembers a call as it is in the database. One that has ended is seldom asked for again.
-    pub(super) fn keep(&mut self, number: i64, call: &Arc<Call>) {
-        for hold in call.holds.iter() {
-            match call.state.is_final() {
-                true => self.holds.remove(&hold.id),
-                false => self.holds.insert(hold.id, call.id),
-            };
-        }
-        match call.state.is_final() {
-            true => self.calls.remove(&call.id),
-            false => self.calls.insert(call.id, Kept { number, call: Arc::clone(call) }),
-        };
     }
 }

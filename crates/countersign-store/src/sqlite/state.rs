@@ -315,7 +315,7 @@ impl<'c> Batch<'c> {
     }
 
     fn number(&mut self, id: CallId) -> Result<i64, StoreError> {
-        if let Some(number) = self.cache.number(id) {
+        if let Some(number) = self.cache.calls.beside(id) {
             return Ok(number);
         }
         let number = self.one("SELECT n FROM calls WHERE id = ?1", [id.as_bytes()], |row| row.get(0))?;
@@ -361,15 +361,15 @@ impl State for Batch<'_> {
     }
 
     fn call(&mut self, id: CallId) -> Result<Option<Arc<Call>>, StoreError> {
-        if let Some(call) = self.cache.call(id) {
-            return Ok(Some(call));
+        if let Some(call) = self.cache.calls.call(id) {
+            return Ok(Some(Arc::clone(call)));
         }
         self.one_call(OF_ID, [id.as_bytes()], Some(id))
     }
 
     fn call_of_hold(&mut self, hold: HoldId) -> Result<Option<Arc<Call>>, StoreError> {
-        if let Some(call) = self.cache.call_of_hold(hold) {
-            return Ok(Some(call));
+        if let Some(call) = self.cache.calls.call_of_hold(hold) {
+            return Ok(Some(Arc::clone(call)));
         }
         self.one_call(OF_HOLD, [hold.as_bytes()], None)
     }
@@ -476,7 +476,7 @@ impl State for Batch<'_> {
         if rows::is_remembered_denial(&call) {
             self.cache.any.denial = Some(true);
         }
-        self.cache.keep(number, &call);
+        self.cache.calls.keep(number, &call);
         Ok(())
     }
 
