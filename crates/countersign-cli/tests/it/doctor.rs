@@ -191,7 +191,7 @@ fn a_database_is_asked_for_its_clock_and_its_notifications() {
     let bed = Bed::new();
     let config = bed.write("c.yml", &format!("listen: '{}'\n", free()));
     let ran = doctor(&bed, &["--config", config.to_str().unwrap(), "--store", database.url()]).expect(0);
-    check(&ran, "store", "ok", "opens, schema 1", "");
+    check(&ran, "store", "ok", "opens, schema 2", "");
     check(&ran, "database clock", "ok", "agrees", "");
     check(&ran, "notifications", "ok", "heard after", "");
     let ran = doctor(&bed, &["--config", config.to_str().unwrap(), "--store", "postgres://nobody@127.0.0.1:1/x"]);

@@ -16,6 +16,7 @@ use super::Node;
 use super::load::{Plan, load};
 use super::world::{Changed, World};
 use super::write::write;
+use crate::known::{Known, MOST};
 
 /// Operations of one batch.
 const BATCH: usize = 129;
@@ -172,16 +173,21 @@ impl Counted {
 /// Takes operations from the queue until nobody can send any more.
 pub(super) async fn serve(node: Arc<Node>, mut queue: mpsc::Receiver<Job>) {
     let slots = Arc::new(Semaphore::new(IN_FLIGHT));
-    let mut last = 0;
+    let mut last = [0; IN_FLIGHT];
     while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
-        let mut jobs = Vec::with_capacity(BATCH);
-        if queue.recv_many(&mut jobs, BATCH).await == 0 {
+        // An equal share of whoever asks: then one batch is on its way while the callers of the other think.
+        let fair = last.iter().sum::<usize>().div_ceil(IN_FLIGHT);
+        let most = match slots.available_permits() {
+            0 => BATCH,
+            free => queue.len().div_ceil(free + 1).clamp(fair.max(1), BATCH),
+        };
+        let mut jobs = Vec::with_capacity(most);
+        if queue.recv_many(&mut jobs, most).await == 0 {
             return;
         }
-        if last > 1 && jobs.len() < last {
-            gather(&mut queue, &mut jobs).await;
-        }
-        last = jobs.len();
+        gather(&mut queue, &mut jobs, fair).await;
+        last.rotate_right(1);
+        last[0] = jobs.len();
         let node = Arc::clone(&node);
         tokio::spawn(async move {
             node.run(jobs).await;
@@ -190,11 +196,11 @@ pub(super) async fn serve(node: Arc<Node>, mut queue: mpsc::Receiver<Job>) {
     }
 }
 
-/// Waits a moment for more: one commit for many is cheaper than one for each. Ends as soon as nobody comes.
-async fn gather(queue: &mut mpsc::Receiver<Job>, jobs: &mut Vec<Job>) {
+/// Waits a moment for a fair share: one commit for many is cheaper than one for each.
+async fn gather(queue: &mut mpsc::Receiver<Job>, jobs: &mut Vec<Job>, fair: usize) {
     let until = tokio::time::Instant::now() + GATHER_FOR;
-    while jobs.len() < BATCH {
-        let room = BATCH - jobs.len();
+    while jobs.len() < fair {
+        let room = fair - jobs.len();
         match tokio::time::timeout_at(until, queue.recv_many(jobs, room)).await {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
@@ -247,9 +253,10 @@ impl Node {
         }
         let mut transaction = connection.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE").await?;
         match self.inside(&mut transaction, plan, ops).await {
-            Ok((answers, changed)) => {
+            Ok((answers, world)) => {
                 transaction.commit().await.map_err(Trouble::at_commit)?;
-                self.committed(&changed);
+                self.remember(&world);
+                self.committed(&world.changed);
                 Ok(answers)
             }
             Err(trouble) => {
@@ -265,7 +272,7 @@ impl Node {
         connection: &mut PgConnection,
         plan: Plan,
         ops: &[Arc<Op>],
-    ) -> Result<(Vec<Answer>, Changed), Trouble> {
+    ) -> Result<(Vec<Answer>, World), Trouble> {
         let mut world = load(connection, plan, self).await?;
         world.waiting = Arc::clone(&self.waiting);
         let mut answers = Vec::with_capacity(ops.len());
@@ -276,7 +283,18 @@ impl Node {
             }
         }
         write(connection, &world, &self.name).await?;
-        Ok((answers, world.changed))
+        Ok((answers, world))
+    }
+
+    /// Keeps the calls that were written, now that they are committed.
+    fn remember(&self, world: &World) {
+        let mut known = self.known();
+        if known.len() > MOST {
+            *known = Known::default();
+        }
+        for call in world.changed.calls.keys().filter_map(|id| world.calls.get(id)?.as_ref().ok()) {
+            known.keep((), call);
+        }
     }
 
     fn committed(&self, changed: &Changed) {

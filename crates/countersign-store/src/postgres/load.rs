@@ -12,7 +12,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use countersign::call::Chain;
+use countersign::call::{Call, Chain};
 use countersign::event::Head;
 use countersign::grant::Grant;
 use countersign::id::{CallId, GrantId, HoldId};
@@ -23,8 +23,9 @@ use sqlx::{PgConnection, Row};
 
 use super::Node;
 use super::batch::Trouble;
-use super::rows::{self, Key, count, failed, place};
+use super::rows::{self, Key, count, failed, number, place};
 use super::world::{ChainRow, Place, World};
+use crate::known::Known;
 
 /// The two families of lock keys.
 const GATE: i32 = 0x6373_0001;
@@ -114,15 +115,14 @@ impl Plan {
 /// Locks and fetches all that the plan names.
 pub(super) async fn load(connection: &mut PgConnection, mut plan: Plan, node: &Node) -> Result<World, Trouble> {
     let mut world = World::default();
-    let resolved = resolve(connection, &plan).await?;
-    plan.chains.extend(resolved.chains);
-    world.holds = resolved.holds;
+    let Resolved { chains: found, calls: named, holds } = resolve(connection, &plan, node).await?;
+    plan.chains.extend(found);
+    world.holds = holds;
     world.asked.calls = plan.calls.iter().copied().collect();
     world.asked.holds = plan.holds.iter().copied().collect();
     lock(connection, &plan).await?;
-    moment(connection, &mut world, node).await?;
-    chains(connection, &plan, &mut world).await?;
-    calls(connection, &resolved.calls, &plan.submissions, &mut world).await?;
+    chains(connection, &plan, &mut world, node).await?;
+    calls(connection, &named, &plan.submissions, &mut world).await?;
     grants(connection, &mut plan, &mut world).await?;
     Ok(world)
 }
@@ -130,8 +130,14 @@ pub(super) async fn load(connection: &mut PgConnection, mut plan: Plan, node: &N
 #[derive(Default)]
 struct Resolved {
     chains: Vec<Chain>,
-    calls: Vec<Key>,
+    calls: Vec<Named>,
     holds: HashMap<HoldId, CallId>,
+}
+
+/// A call that a batch names, and as this node last wrote it, where it did.
+struct Named {
+    id: Key,
+    known: Option<Arc<Call>>,
 }
 
 const RESOLVE: &str = "
@@ -139,24 +145,51 @@ const RESOLVE: &str = "
     UNION ALL
     SELECT holds.id, calls.id, calls.chain FROM holds JOIN calls ON calls.id = holds.call WHERE holds.id = ANY($2)";
 
-/// Finds the chains of the calls and holds named. A call never changes its chain, so this needs no lock yet; one that
-/// is not there by now counts as not there.
-async fn resolve(connection: &mut PgConnection, plan: &Plan) -> Result<Resolved, Trouble> {
+/// Finds the chains of the calls and holds named. A call never changes its chain, so this needs no lock yet, nor a look
+/// at the database for a call that this node wrote; one that is not there by now counts as not there.
+async fn resolve(connection: &mut PgConnection, plan: &Plan, node: &Node) -> Result<Resolved, Trouble> {
     let mut resolved = Resolved::default();
-    if plan.calls.is_empty() && plan.holds.is_empty() {
+    let (calls, holds) = resolved.take_known(plan, &node.known());
+    if calls.is_empty() && holds.is_empty() {
         return Ok(resolved);
     }
-    let calls: Vec<Key> = plan.calls.iter().copied().map(Key::from).collect();
-    let holds: Vec<Key> = plan.holds.iter().copied().map(Key::from).collect();
     for row in sqlx::query(RESOLVE).bind(calls).bind(holds).fetch_all(connection).await? {
         let call: Key = row.try_get("call")?;
         if let Some(hold) = row.try_get::<Option<Key>, _>("hold")? {
             resolved.holds.insert(hold.hold(), call.call());
         }
-        resolved.calls.push(call);
+        resolved.calls.push(Named { id: call, known: None });
         resolved.chains.push(Chain(row.try_get::<&str, _>("chain")?.into()));
     }
     Ok(resolved)
+}
+
+impl Resolved {
+    /// Takes what this node knows, and returns the calls and holds it does not.
+    fn take_known(&mut self, plan: &Plan, known: &Known<()>) -> (Vec<Key>, Vec<Key>) {
+        let (mut calls, mut holds) = (Vec::new(), Vec::new());
+        for id in &plan.calls {
+            match known.call(*id) {
+                Some(call) => self.take(call),
+                None => calls.push(Key::from(*id)),
+            }
+        }
+        for id in &plan.holds {
+            match known.call_of_hold(*id) {
+                Some(call) => {
+                    self.holds.insert(*id, call.id);
+                    self.take(call);
+                }
+                None => holds.push(Key::from(*id)),
+            }
+        }
+        (calls, holds)
+    }
+
+    fn take(&mut self, call: &Arc<Call>) {
+        self.chains.push(call.facts.path.chain());
+        self.calls.push(Named { id: Key::from(call.id), known: Some(Arc::clone(call)) });
+    }
 }
 
 const LOCK: &str = "
@@ -182,28 +215,24 @@ fn lock_key(chain: &Chain) -> i32 {
     hash.cast_signed()
 }
 
-const MOMENT: &str = "
+/// One row at least: the clock, what holds for all nodes, and no chain.
+const CHAINS: &str = "
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now, policy_version, checkpoint,
-           ARRAY(SELECT scope FROM halts) AS halts
-    FROM ruling";
+           ARRAY(SELECT scope FROM halts) AS halts, name, seq, head, signed, pending
+    FROM ruling LEFT JOIN chains ON name = ANY($1)";
+const MOVED: &str = "SELECT name, seq, head, signed, pending FROM chains WHERE moved";
 
-/// Reads the clock, once for the batch, and what holds for all nodes.
-async fn moment(connection: &mut PgConnection, world: &mut World, node: &Node) -> Result<(), Trouble> {
-    let row = sqlx::query(MOMENT).fetch_one(connection).await?;
-    world.now = node.time(Time(row.try_get("now")?));
-    world.policy_version = row.try_get::<Option<&str>, _>("policy_version")?.map(Arc::from);
-    world.checkpoint = row.try_get::<Option<&[u8]>, _>("checkpoint")?.map(rows::event_hash).transpose()?;
-    world.halts = row.try_get::<Vec<String>, _>("halts")?.into_iter().collect();
-    Ok(())
-}
-
-const CHAINS: &str = "SELECT name, seq, head, signed, pending FROM chains WHERE name = ANY($1)";
-const MOVED: &str = "SELECT name, seq, head, signed, pending FROM chains WHERE signed < seq";
-
-async fn chains(connection: &mut PgConnection, plan: &Plan, world: &mut World) -> Result<(), Trouble> {
+/// Reads the clock, once for the batch, what holds for all nodes, and the chains.
+async fn chains(connection: &mut PgConnection, plan: &Plan, world: &mut World, node: &Node) -> Result<(), Trouble> {
     world.chains.extend(plan.chains.iter().map(|chain| (chain.clone(), ChainRow::default())));
     let names: Vec<&str> = plan.chains.iter().map(|chain| &*chain.0).collect();
     let mut found = sqlx::query(CHAINS).bind(names).fetch_all(&mut *connection).await?;
+    let moment = found.first().ok_or(sqlx::Error::RowNotFound)?;
+    world.now = node.time(Time(moment.try_get("now")?));
+    world.policy_version = moment.try_get::<Option<&str>, _>("policy_version")?.map(Arc::from);
+    world.checkpoint = moment.try_get::<Option<&[u8]>, _>("checkpoint")?.map(rows::event_hash).transpose()?;
+    world.halts = moment.try_get::<Vec<String>, _>("halts")?.into_iter().collect();
+    found.retain(|row| row.try_get::<Option<&str>, _>("name").is_ok_and(|name| name.is_some()));
     if plan.heads {
         found.extend(sqlx::query(MOVED).fetch_all(connection).await?);
         world.asked.heads = true;
@@ -225,9 +254,11 @@ fn chain(row: &PgRow) -> Result<(Chain, ChainRow), StoreError> {
     Ok((chain, row))
 }
 
+/// A call that is still as this node wrote it comes without its body: a version never changes what it says.
 const CALLS: &str = "
-    SELECT true AS named, id, version, body, standing
-    FROM unnest($1::uuid[]) AS named (call) JOIN calls ON calls.id = named.call JOIN requests ON requests.call = calls.id
+    SELECT true AS named, id, version, body, CASE WHEN version <> known THEN standing END AS standing
+    FROM unnest($1::uuid[], $7::int8[]) AS named (call, known) JOIN calls ON calls.id = named.call
+    LEFT JOIN requests ON requests.call = calls.id AND version <> known
     UNION ALL
     SELECT false, id, version, body, standing
     FROM unnest($2::text[], $3::text[], $4::text[], $5::text[]) AS new (chain, principal, place, key)
@@ -256,7 +287,7 @@ const CALLS: &str = "
 
 async fn calls(
     connection: &mut PgConnection,
-    named: &[Key],
+    named: &[Named],
     submissions: &[Submitted],
     world: &mut World,
 ) -> Result<(), Trouble> {
@@ -275,14 +306,24 @@ async fn calls(
     let places: Vec<&str> = submissions.iter().map(|new| place(&new.path)).collect();
     let keys: Vec<Option<&str>> = submissions.iter().map(|new| new.key.as_deref()).collect();
     let arguments: Vec<[u8; 32]> = submissions.iter().map(|new| *new.argument_digest.as_bytes()).collect();
-    let query = sqlx::query(CALLS).bind(named).bind(chains).bind(principals).bind(places).bind(keys).bind(arguments);
-    for row in query.fetch_all(connection).await? {
+    let ids: Vec<Key> = named.iter().map(|named| named.id).collect();
+    let known = |named: &Named| named.known.as_ref().map_or(-1, |call| number(call.version));
+    let query = sqlx::query(CALLS).bind(ids).bind(chains).bind(principals).bind(places).bind(keys).bind(arguments);
+    let found = query.bind(named.iter().map(known).collect::<Vec<i64>>()).fetch_all(connection).await?;
+    let known: HashMap<Key, &Arc<Call>> =
+        named.iter().filter_map(|named| named.known.as_ref().map(|call| (named.id, call))).collect();
+    for row in found {
+        let id: Key = row.try_get("id")?;
+        if let (None, Some(call)) = (row.try_get::<Option<&str>, _>("standing")?, known.get(&id)) {
+            world.fetched(Arc::clone(call));
+            continue;
+        }
         match rows::call(&row) {
             Ok(call) => world.fetched(call),
             // Only the operation that names a damaged call fails by it. A call that another is compared with must be
             // readable: an unreadable doubt is not no doubt.
             Err(StoreError::Damaged { why, .. }) if row.try_get("named")? => {
-                world.calls.insert(row.try_get::<Key, _>("id")?.call(), Err(why));
+                world.calls.insert(id.call(), Err(why));
             }
             Err(error) => return Err(error.into()),
         }

@@ -18,8 +18,8 @@ mod world;
 mod write;
 
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -35,6 +35,7 @@ use sqlx::{Connection, PgConnection, PgPool, Row};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::known::Known;
 pub(crate) use migrate::SCHEMA;
 pub use probe::probe_notify;
 
@@ -141,6 +142,8 @@ struct Node {
     /// The database's clock, which somebody may set back.
     clock: Steady,
     waiting: Arc<batch::Counted>,
+    /// Calls as this node last wrote them; the database says whether they are still so.
+    known: Mutex<Known<()>>,
     reading: listen::Reading,
 }
 
@@ -148,6 +151,10 @@ impl Node {
     /// What time it is, by the database's clock.
     fn time(&self, reading: Time) -> Time {
         Time(self.clock.read(reading, std::time::Instant::now()).0.saturating_add(self.offset()))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known<()>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn offset(&self) -> i64 {
@@ -213,6 +220,7 @@ impl PostgresStore {
             clock_offset: options.clock_offset,
             clock: Steady::new(),
             waiting: Arc::default(),
+            known: Mutex::default(),
             reading: listen::Reading::default(),
         });
         node.catch_up().await.map_err(|error| ConnectError::Unusable(error.to_string()))?;

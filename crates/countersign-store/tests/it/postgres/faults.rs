@@ -125,6 +125,8 @@ async fn a_damaged_call_stops_only_its_own() {
         decide(&sound, "ann", Answer::approve()),
         claim(countersign::id::CallId::new()),
     ];
+    // Whoever wrote it has it in memory still; another node must read it.
+    let store = bench.node().await;
     let answers = in_one_batch(&bench, &store, ops).await;
     assert!(matches!(answers[0], Err(Failure::Store(StoreError::Damaged { what: "call", .. }))), "{:?}", answers[0]);
     assert_eq!(answers[1].as_ref().unwrap().call.as_ref().unwrap().state, CallState::Approved);

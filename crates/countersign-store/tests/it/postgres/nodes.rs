@@ -56,6 +56,19 @@ async fn one_executor_claims_over_all_nodes() {
     assert_eq!(answers.iter().filter(told).count(), 31);
 }
 
+/// I7: a node that has a call in memory believes the database, where another node has moved it since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_another_node_moved_is_read_anew() {
+    let bench = Bench::new();
+    let nodes = [bench.node().await, bench.node().await];
+    let call = submit(&nodes[0], deploy("s1")).await;
+    nodes[1].run(decide(&call, "ann", Answer::approve())).await.unwrap();
+    assert_eq!(nodes[0].run(claim(call.id)).await.unwrap().call.unwrap().state, CallState::Executing);
+    let again = nodes[1].run(claim(call.id)).await;
+    let told = matches!(again, Err(Failure::Rejected(Rejection::AlreadyClaimed(CallState::Executing))));
+    assert!(told, "{again:?}");
+}
+
 /// B61: a grant with one use left is spent once, though claims in four sessions on two nodes lean on it at one moment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limited_grant_is_spent_exactly() {
