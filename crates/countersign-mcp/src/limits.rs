@@ -102,6 +102,9 @@ pub const CONVERSATIONS_OF_ONE: usize = 32;
 pub const IDLE: Duration = Duration::from_secs(30 * 60);
 /// How long a client over HTTP may wait for the head of an answer; then it is told that a stream begins.
 pub const HEAD_WITHIN: Duration = Duration::from_secs(2);
+/// How long the answer to a request of a session may take to be sent in one piece with its head. What takes longer comes as
+/// a stream that has begun by then.
+pub const AT_ONCE: Duration = Duration::from_millis(20);
 /// Legs of one wait for which a client is told to go on; common clients give up after ten.
 pub const LEGS: usize = 9;
 /// Bytes of a form that is put before a person in their client. What is longer is decided elsewhere.

@@ -100,6 +100,29 @@ async fn an_answer_that_nobody_took_is_kept() {
     assert_eq!(stage.ran().len(), 2, "after that it is a new call");
 }
 
+/// A call goes on by itself when its client is cut before any word of the answer, and its outcome is kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_outlives_a_client_that_read_nothing_of_its_answer() {
+    let stage = Stage::new(ASK_WRITES);
+    let door = Door::open(&stage, &["--no-token"]);
+    let web = Web::greeted(&door.url, "").await;
+    let posted = tokio::spawn({
+        let web = Web::greeted(&door.url, "").await;
+        async move { web.post_for("application/json", &call(1, "wait", json!({}))).await.text().await }
+    });
+    stage.until_ran(1);
+    posted.abort();
+    let store = stage.bed.store().await;
+    while store.records("gateway", "plain/", None, 1).await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    stage.bed.write("log.go", "");
+    let log = || stage.say("audit log --json").expect(0).stdout;
+    while !log().contains("call.succeeded") {}
+    assert_eq!(web.call(2, "wait", json!({})).await, (false, "done: wait".into()));
+    assert_eq!(stage.ran(), ["wait {}"], "the outcome that nobody got");
+}
+
 /// A request that its client cancelled is over: coming back does not begin it anew.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_call_is_not_taken_up_again() {

@@ -117,8 +117,13 @@ impl Web {
 
     /// Posts one message.
     pub(crate) async fn post(&self, line: &str) -> Response {
+        self.post_for("application/json, text/event-stream", line).await
+    }
+
+    /// The same, for an answer of these kinds.
+    pub(crate) async fn post_for(&self, kinds: &str, line: &str) -> Response {
         let mut request = self.http.post(&self.url).header("content-type", "application/json");
-        request = request.header("accept", "application/json, text/event-stream");
+        request = request.header("accept", kinds);
         if !self.token.is_empty() {
             request = request.bearer_auth(&self.token);
         }

@@ -11,6 +11,7 @@ use super::Core;
 use super::caller::Caller;
 use super::catalog::Listed;
 use super::forward::Forwarding;
+use super::inbound::Taken;
 use super::listing::Standing;
 use super::prompt::Way;
 use super::request::{Era, Request, shown};
@@ -38,7 +39,8 @@ impl Core {
     /// Takes one request from its client and sees to its answer.
     ///
     /// Thousands may wait for people at once, so whatever a call does besides waiting is boxed on its way.
-    pub(super) async fn attend(self: Arc<Self>, request: Box<Request>, caller: Caller, left: CancellationToken) {
+    pub(super) async fn attend(self: Arc<Self>, taken: Taken, caller: Caller) {
+        let Taken { request, left } = taken;
         let matter = Matter { core: &self, request: &request, caller: &caller, left: &left };
         let reply = matter.settle().await.unwrap_or_else(|error| matter.unsettled(&error));
         self.in_hand().remove(&(caller.lane(), request.id.clone()));

@@ -30,13 +30,15 @@ impl Conversation {
     pub(super) fn begin(shared: Arc<Shared>, path: Path, client: Client, upstream: Upstream) -> Conversation {
         let (core, server, process) = match upstream.kind {
             Kind::Program { stdin, stdout, stderr, process } => {
-                let core = Arc::new(Core::new(shared, path, client, Link::to_pipe(stdin)));
+                let link = Link::to_pipe(&shared.server, stdin);
+                let core = Arc::new(Core::new(shared, path, client, link));
                 tokio::spawn(Arc::clone(&core).tell(stderr));
                 (Arc::clone(&core), tokio::spawn(core.read_server(stdout)), Some(process))
             }
             Kind::Address(address) => {
                 let (wire, heard) = Wire::new(address, Arc::clone(&shared.budget), shared.run_within);
-                let core = Arc::new(Core::new(shared, path, client, Link::to_address(wire)));
+                let link = Link::to_address(&shared.server, wire);
+                let core = Arc::new(Core::new(shared, path, client, link));
                 (Arc::clone(&core), tokio::spawn(core.hear_address(heard)), None)
             }
         };

@@ -124,7 +124,7 @@ impl Tool for Forwarding<'_> {
             let (id, token) = (&self.request.id, self.request.token.as_ref());
             let _attached = self.core.client.attach(&asked.id, self.caller, id, token);
             let mirrored = || mirrored(&self.definition.input_schema, running.arguments());
-            let sent = link.send_call(line, mirrored).await;
+            let sent = asked.say(line, mirrored).await;
             sent.map_err(|error| ToolError::NoAnswer(format!("the message may have been sent in part: {error}")))?;
             let answer = self.wait(&mut asked, running.call()).await.map_err(|missing| match missing {
                 Missing::Unsent(_) => ToolError::Failed(missing.to_string()),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use countersign::CallId;
 use serde_json::value::RawValue;
 use tokio::io::AsyncRead;
+use tokio_util::sync::CancellationToken;
 
 use super::able::Able;
 use super::caller::Caller;
@@ -72,6 +73,13 @@ impl Kind {
     }
 }
 
+/// A call that was taken in hand, and is yet to be seen to.
+pub(super) struct Taken {
+    pub(super) request: Box<Request>,
+    /// Is cancelled when the client cancels or is gone.
+    pub(super) left: CancellationToken,
+}
+
 fn unreadable() -> String {
     "it cannot be read".to_owned()
 }
@@ -112,7 +120,11 @@ impl Core {
         loop {
             match lines.next().await {
                 Ok(Some(Frame::Line(line))) if line.trim().is_empty() => {}
-                Ok(Some(Frame::Line(line))) => self.hear_client(&line, caller).await,
+                Ok(Some(Frame::Line(line))) => {
+                    if let Some(taken) = self.hear_client(&line, caller).await {
+                        self.begin(taken, caller);
+                    }
+                }
                 Ok(Some(Frame::TooLong)) => {
                     let most = limits::CLIENT_MESSAGE_BYTES;
                     self.refuse(caller, None, INVALID_REQUEST, &format!("a message has over {most} bytes")).await;
@@ -123,30 +135,41 @@ impl Core {
         }
     }
 
-    /// Takes one line. Nothing goes on to the server that was not read here.
-    pub(super) async fn hear_client(self: &Arc<Self>, line: &str, caller: &Caller) {
+    /// Takes one line. Nothing goes on to the server that was not read here. A call is for whoever hears it to see to.
+    pub(super) async fn hear_client(self: &Arc<Self>, line: &str, caller: &Caller) -> Option<Taken> {
         if line.trim_start().starts_with('[') {
-            return self.refuse_batch(line, caller).await;
+            self.refuse_batch(line, caller).await;
+            return None;
         }
-        let envelope = match Envelope::read(line) {
-            Ok(envelope) => envelope,
+        match Envelope::read(line) {
+            Ok(envelope) => self.hear_message(line, &envelope, caller).await,
             Err(error) => {
                 let code = if error.is_data() { INVALID_REQUEST } else { PARSE_ERROR };
-                return self.refuse(caller, None, code, &format!("a message cannot be read: {error}")).await;
+                self.refuse(caller, None, code, &format!("a message cannot be read: {error}")).await;
+                None
             }
-        };
-        self.find_tongue(&envelope).await;
+        }
+    }
+
+    /// The same with a line that was read.
+    pub(super) async fn hear_message(
+        self: &Arc<Self>,
+        line: &str,
+        envelope: &Envelope<'_>,
+        caller: &Caller,
+    ) -> Option<Taken> {
+        self.find_tongue(envelope).await;
         match envelope.method.as_deref() {
-            None if self.takes_answer(&envelope) => {}
-            Some(_) if self.answers_for_server(&envelope, caller).await => {}
-            Some("tools/call") => self.take_call(line, &envelope, None, caller).await,
-            Some("tools/list") => self.relay(line, &envelope, caller).await,
-            Some("notifications/cancelled") => self.take_cancel(line, &envelope, caller).await,
-            Some("tasks/get" | "tasks/update" | "tasks/cancel") if self.takes_task(&envelope, caller).await => {}
-            Some("server/discover") => self.relay(line, &envelope, caller).await,
+            None if self.takes_answer(envelope) => {}
+            Some(_) if self.answers_for_server(envelope, caller).await => {}
+            Some("tools/call") => return self.take_call(line, envelope, None, caller).await,
+            Some("tools/list") => self.relay(line, envelope, caller).await,
+            Some("notifications/cancelled") => self.take_cancel(line, envelope, caller).await,
+            Some("tasks/get" | "tasks/update" | "tasks/cancel") if self.takes_task(envelope, caller).await => {}
+            Some("server/discover") => self.relay(line, envelope, caller).await,
             Some("initialize") => {
-                self.greeted_by(Able::greeted(&envelope));
-                self.relay(line, &envelope, caller).await;
+                self.greeted_by(Able::greeted(envelope));
+                self.relay(line, envelope, caller).await;
             }
             Some("notifications/initialized") => {
                 self.forward(line).await;
@@ -156,9 +179,15 @@ impl Core {
                 let id = envelope.id.and_then(Id::read);
                 self.refuse(caller, id.as_ref(), NO_METHOD, "there is no such method; it is `tools/call`").await;
             }
-            Some(method) if !self.passes(method) => self.refuse_method(method, &envelope, caller).await,
-            Some(_) | None => self.pass(line, &envelope, caller).await,
+            Some(method) if !self.passes(method) => self.refuse_method(method, envelope, caller).await,
+            Some(_) | None => self.pass(line, envelope, caller).await,
         }
+        None
+    }
+
+    /// Sees to a call in a task of its own.
+    pub(super) fn begin(self: &Arc<Self>, taken: Taken, caller: &Caller) {
+        self.tasks.spawn(Arc::clone(self).attend(taken, caller.clone()));
     }
 
     fn passes(&self, method: &str) -> bool {
@@ -224,8 +253,10 @@ impl Core {
 
     /// Takes a request whose answer was cut off, and that has become this call, once more.
     pub(super) async fn hear_again(self: &Arc<Self>, line: &str, call: CallId, caller: &Caller) {
-        if let Ok(envelope) = Envelope::read(line) {
-            self.take_call(line, &envelope, Some(call), caller).await;
+        if let Ok(envelope) = Envelope::read(line)
+            && let Some(taken) = self.take_call(line, &envelope, Some(call), caller).await
+        {
+            self.begin(taken, caller);
         }
     }
 
@@ -235,7 +266,7 @@ impl Core {
         envelope: &Envelope<'_>,
         resumes: Option<CallId>,
         caller: &Caller,
-    ) {
+    ) -> Option<Taken> {
         let request = match Request::read(line, envelope, &self.states) {
             Ok(mut request) => {
                 request.resumes = resumes;
@@ -243,13 +274,13 @@ impl Core {
             }
             Err(why) => {
                 let id = envelope.id.and_then(Id::read);
-                return self.refuse(caller, id.as_ref(), INVALID_PARAMS, &why).await;
+                self.refuse(caller, id.as_ref(), INVALID_PARAMS, &why).await;
+                return None;
             }
         };
         let left = caller.gone().child_token();
-        if self.take(&request.id, InHand::Call(left.clone()), caller).await {
-            self.tasks.spawn(Arc::clone(self).attend(Box::new(request), caller.clone(), left));
-        }
+        let is_taken = self.take(&request.id, InHand::Call(left.clone()), caller).await;
+        is_taken.then(|| Taken { request: Box::new(request), left })
     }
 
     /// Asks the server in the client's name, and passes on what it answers.
@@ -325,7 +356,7 @@ impl Core {
         caller: &Caller,
     ) -> Option<Result<String, Missing>> {
         let _attached = self.client.attach(&asked.id, caller, &relay.id, relay.token.as_ref());
-        if let Err(error) = self.link.send(line).await {
+        if let Err(error) = asked.send(line).await {
             return Some(Err(Missing::Cut(error.to_string())));
         }
         tokio::select! {

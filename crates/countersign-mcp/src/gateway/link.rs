@@ -4,15 +4,18 @@
 //! answer is ever taken for them.
 
 use std::collections::HashMap;
+use std::future::ready;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
-use super::message::Id;
-use super::post::{Mirrored, Wire};
-use super::tongue::Tongue;
+use super::message::{Envelope, Id};
+use super::post::{Exchanging, Mirrored, Wire};
+use super::question;
+use super::tongue::{Said, Tongue};
 
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
@@ -51,6 +54,8 @@ impl Pipe {
 pub(crate) struct Link {
     way: Way,
     prefix: String,
+    /// The server's name in rules.
+    server: Arc<str>,
     /// How the server speaks.
     pub(crate) tongue: Tongue,
     waiting: Mutex<Waiting>,
@@ -89,22 +94,24 @@ pub(crate) struct Asked<'l> {
     link: &'l Link,
     pub(crate) id: Id,
     answer: oneshot::Receiver<Answered>,
+    /// The question on its way over HTTP, which goes on while its answer is waited for.
+    exchanging: Option<Exchanging>,
 }
 
 impl Link {
     /// A way that is a pipe.
-    pub(crate) fn to_pipe(writer: Writer) -> Link {
-        Link::new(Way::Pipe(Pipe::new(writer)))
+    pub(crate) fn to_pipe(server: &Arc<str>, writer: Writer) -> Link {
+        Link::new(server, Way::Pipe(Pipe::new(writer)))
     }
 
     /// A way over HTTP.
-    pub(crate) fn to_address(wire: Wire) -> Link {
-        Link::new(Way::Address(wire))
+    pub(crate) fn to_address(server: &Arc<str>, wire: Wire) -> Link {
+        Link::new(server, Way::Address(wire))
     }
 
-    fn new(way: Way) -> Link {
+    fn new(server: &Arc<str>, way: Way) -> Link {
         let prefix = format!("countersign-{}-", uuid::Uuid::new_v4().simple());
-        Link { way, prefix, tongue: Tongue::default(), waiting: Mutex::default() }
+        Link { way, prefix, server: Arc::clone(server), tongue: Tongue::default(), waiting: Mutex::default() }
     }
 
     fn waiting(&self) -> std::sync::MutexGuard<'_, Waiting> {
@@ -113,16 +120,14 @@ impl Link {
 
     /// Says something to the server, as the server speaks.
     pub(crate) async fn send(&self, line: String) -> io::Result<()> {
-        let line = self.tongue.outgoing(line).ok_or_else(|| io::Error::other("the server knows no words for it"))?;
-        self.send_call(line, Vec::new).await
+        self.say(self.tongue.outgoing(line).ok_or_else(unspeakable)?).await
     }
 
-    /// Writes a call to the server, with the headers that repeat some of its arguments where the way has headers. The
-    /// line is as the server speaks.
-    pub(crate) async fn send_call(&self, line: String, mirrored: impl FnOnce() -> Mirrored) -> io::Result<()> {
+    /// Says something to the server. The line is as the server speaks.
+    pub(crate) async fn say(&self, line: String) -> io::Result<()> {
         match &self.way {
             Way::Pipe(pipe) => pipe.send(line).await,
-            Way::Address(wire) => wire.send(&line, mirrored()).await,
+            Way::Address(wire) => wire.send(line, Vec::new()).await,
         }
     }
 
@@ -136,7 +141,7 @@ impl Link {
         let id = Id::text(&format!("{}{}", self.prefix, waiting.next));
         let (sender, answer) = oneshot::channel();
         waiting.answers.insert(id.clone(), sender);
-        Some(Asked { link: self, id, answer })
+        Some(Asked { link: self, id, answer, exchanging: None })
     }
 
     /// Whether an id is one of ours, waited for or not.
@@ -149,6 +154,14 @@ impl Link {
         if let Some(sender) = self.waiting().answers.remove(id) {
             let _ = sender.send(answer);
         }
+    }
+
+    /// An answer to a question of ours, as whoever asked is to read it.
+    pub(crate) fn read(&self, line: String) -> Answered {
+        let Said::Pass(line) = self.tongue.incoming(line) else { return Err(unreadable()) };
+        let envelope = Envelope::read(&line).map_err(|error| Missing::Cut(error.to_string()))?;
+        let labels = question::labels(&line, &envelope, &self.server);
+        labels.and_then(|labels| question::labelled(line, &labels)).ok_or_else(unreadable)
     }
 
     /// The server is gone: nobody gets an answer any more.
@@ -167,20 +180,58 @@ impl Link {
     }
 }
 
+fn unspeakable() -> io::Error {
+    io::Error::other("the server knows no words for it")
+}
+
+/// Why an answer is none that has a question which cannot be labelled.
+pub(crate) fn unreadable() -> Missing {
+    Missing::Cut("it has the client ask something that cannot be shown".to_owned())
+}
+
 impl Asked<'_> {
+    /// Puts the question to the server, as the server speaks. Over HTTP it is on its way for as long as its answer is
+    /// waited for.
+    pub(crate) async fn send(&mut self, line: String) -> io::Result<()> {
+        let line = self.link.tongue.outgoing(line).ok_or_else(unspeakable)?;
+        self.say(line, Vec::new).await
+    }
+
+    /// The same with a line that is as the server speaks, and with the headers that repeat some of a call's arguments
+    /// where the way has headers.
+    pub(crate) async fn say(&mut self, line: String, mirrored: impl FnOnce() -> Mirrored) -> io::Result<()> {
+        match &self.link.way {
+            Way::Pipe(pipe) => pipe.send(line).await,
+            Way::Address(wire) => {
+                let mut exchanging = wire.exchange(line, mirrored())?;
+                // On its way before anything else can happen to it.
+                if let Poll::Ready(came) = futures::poll!(&mut exchanging) {
+                    exchanging = Box::pin(ready(came));
+                }
+                self.exchanging = Some(exchanging);
+                Ok(())
+            }
+        }
+    }
+
     /// Waits for the answer.
     pub(crate) async fn answer(&mut self) -> Answered {
+        if let Some(exchanging) = &mut self.exchanging {
+            let came = tokio::select! {
+                came = exchanging => came,
+                answer = &mut self.answer => return answer.unwrap_or(Err(Missing::Gone)),
+            };
+            self.exchanging = None;
+            if let Some((line, _share)) = came? {
+                return self.link.read(line);
+            }
+        }
         (&mut self.answer).await.unwrap_or(Err(Missing::Gone))
     }
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        let unanswered = self.link.waiting().answers.remove(&self.id).is_some();
-        if let Way::Address(wire) = &self.link.way
-            && unanswered
-        {
-            wire.abandon(&self.id);
-        }
+        self.link.waiting().answers.remove(&self.id);
     }
 }

@@ -135,7 +135,7 @@ impl Core {
             let mut asked = self.link.ask().ok_or("it is gone")?;
             let params = self.listing.params(cursor.as_deref());
             let line = format!(r#"{{"jsonrpc":"2.0","id":{},"method":"tools/list","params":{params}}}"#, asked.id.0);
-            self.link.send(line).await.map_err(|error| error.to_string())?;
+            asked.send(line).await.map_err(|error| error.to_string())?;
             let answer = asked.answer().await.map_err(|missing| missing.to_string())?;
             let page = Page::read(&answer)?;
             tools.extend(read_page(&self.server, &self.identity, &page.tools));

@@ -7,7 +7,7 @@ use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
 
 use super::frame::{Frame, Lines};
-use super::link::Missing;
+use super::link::unreadable;
 use super::message::{Envelope, Id};
 use super::post::Heard;
 use super::tongue::{Said, TOOLS_CHANGED};
@@ -85,7 +85,7 @@ impl Core {
         let line = match self.link.tongue.incoming(line) {
             Said::Pass(line) => line,
             // A server that does not read its answers is noticed where it is written to next.
-            Said::Answer(line) => return drop(self.link.send_call(line, Vec::new).await),
+            Said::Answer(line) => return drop(self.link.say(line).await),
             Said::Change => {
                 self.listing.want();
                 return;
@@ -105,7 +105,6 @@ impl Core {
         let labels = question::labels(&line, &envelope, &self.server);
         let labelled = labels.and_then(|labels| question::labelled(line, &labels));
         if let Some(id) = ours {
-            let unreadable = || Missing::Cut("it has the client ask something that cannot be shown".to_owned());
             return self.link.answered(&id, labelled.ok_or_else(unreadable));
         }
         if is_change {

@@ -333,7 +333,7 @@ impl Core {
     async fn ask_for(&self, method: &str, params: &str) -> Result<String, Missing> {
         let mut asked = self.link.ask().ok_or(Missing::Gone)?;
         let line = format!(r#"{{"jsonrpc":"2.0","id":{},"method":"{method}","params":{params}}}"#, asked.id.0);
-        self.link.send(line).await.map_err(|error| Missing::Cut(error.to_string()))?;
+        asked.send(line).await.map_err(|error| Missing::Cut(error.to_string()))?;
         let late = |_| Err(Missing::Cut("it did not come in time".to_owned()));
         timeout(limits::GREET_WITHIN, asked.answer()).await.unwrap_or_else(late)
     }

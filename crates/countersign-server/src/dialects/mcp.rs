@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{self, MethodRouter};
 use countersign_api::wire::Code;
 use countersign_mcp::gateway::face::{self, Events, Face, Reply};
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -117,7 +117,7 @@ async fn take(State(app): State<App>, mut request: Request) -> Response {
         Ok(caller) => caller,
         Err(response) => return response,
     };
-    let headers = request.headers().clone();
+    let headers = std::mem::take(request.headers_mut());
     let body = match request.extract::<Bytes, _>().await {
         Ok(body) => body,
         Err(rejection) => return rejection.into_response(),
@@ -173,29 +173,50 @@ async fn metadata(State(app): State<App>, server: Option<Path<Arc<str>>>) -> Ans
     })))
 }
 
-/// An event as it is written. Our own writing: an event whose message is empty says so, and nothing else can.
-fn told(event: &face::Event) -> String {
-    let id = event.id.as_ref().map_or_else(String::new, |id| format!("id: {id}\n"));
-    let retry = event.retry.map_or_else(String::new, |retry| format!("retry: {}\n", retry.as_millis()));
+/// Writes an event. Our own writing: an event whose message is empty says so, and nothing else can.
+fn tell(text: &mut String, event: &face::Event) {
+    text.push_str("event: message\n");
+    if let Some(id) = &event.id {
+        text.extend(["id: ", id, "\n"]);
+    }
+    if let Some(retry) = event.retry {
+        text.extend(["retry: ", &retry.as_millis().to_string(), "\n"]);
+    }
     // Line breaks in JSON stand between its parts only.
-    let data = event.data.replace(['\n', '\r'], " ");
-    format!("event: message\n{id}{retry}data: {data}\n\n")
+    text.extend(["data: ", &event.data.replace(['\n', '\r'], " "), "\n\n"]);
 }
 
 /// What tells a client now and then that its stream is still there.
 const ALIVE: &str = ":\n\n";
 
-/// Events as they come, and a sign of life where none do.
-fn stream(events: Events, place: Option<StreamPlace>) -> Response {
-    let written = futures::stream::unfold((events, place), |(mut events, place)| async move {
-        let text = match tokio::time::timeout(limits::KEEP_ALIVE, events.next()).await {
-            Ok(Some(event)) => told(&event),
-            Ok(None) => return None,
-            Err(_) => ALIVE.to_owned(),
-        };
-        Some((Ok::<_, Infallible>(text), (events, place)))
-    });
+/// Events as they come, and a sign of life where none do. What is there already is one piece, and all of it where nothing
+/// comes after that.
+fn stream(mut events: Events, place: Option<StreamPlace>) -> Response {
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
+    let mut there = String::new();
+    while let Some(event) = events.next().now_or_never() {
+        match event {
+            Some(event) => tell(&mut there, &event),
+            None if there.is_empty() => break,
+            None => return (headers, there).into_response(),
+        }
+    }
+    let there = Some(there).filter(|there| !there.is_empty());
+    let written = futures::stream::unfold((there, events, place), |(there, mut events, place)| async move {
+        let text = match there {
+            Some(there) => there,
+            None => match tokio::time::timeout(limits::KEEP_ALIVE, events.next()).await {
+                Ok(Some(event)) => {
+                    let mut text = String::new();
+                    tell(&mut text, &event);
+                    text
+                }
+                Ok(None) => return None,
+                Err(_) => ALIVE.to_owned(),
+            },
+        };
+        Some((Ok::<_, Infallible>(text), (None, events, place)))
+    });
     (headers, Body::from_stream(written)).into_response()
 }
 

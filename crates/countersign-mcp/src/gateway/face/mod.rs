@@ -6,6 +6,7 @@
 mod check;
 mod reply;
 mod table;
+mod working;
 
 use std::io;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::limits;
 use check::Lane;
 use reply::{Keeping, Refused};
 use table::{Key, Seat, Table};
+use working::Working;
 
 /// How a connection to the server is made.
 type Open = Box<dyn Fn() -> io::Result<Upstream> + Send + Sync>;
@@ -124,18 +126,27 @@ impl Face {
             check::mirrored(headers, &envelope, &seat.core().catalog).map_err(refused)?;
         }
         let (caller, reading) = seat.ears().exchange(lane != Lane::Modern);
-        seat.core().hear_client(&line, &caller).await;
+        let taken = seat.core().hear_message(&line, &envelope, &caller).await;
         // From here on only those who see to the answer hold the caller: when they let go, there will be none.
-        drop(caller);
+        let mut working = Working::begin(seat.core(), taken, caller, reading);
         if envelope.method.is_none() || envelope.id.is_none() {
-            return Ok(accepted(reading));
+            return Ok(accepted(working.reading));
         }
         if let Some(id) = id.as_ref().filter(|_| matches!(lane, Lane::Session(_)) && check::takes_events(headers)) {
+            let at_once = timeout(limits::AT_ONCE, working.said()).await;
+            let Working { reading, attending } = working;
             let asked = Asked { id: id.clone(), line: line.as_str().into(), call: reading.call.clone() };
             let kept = Keeping::begin(seat.ears().streams(), About::Request(asked));
-            return Ok(Reply::Stream { events: Events::kept(kept, reading, Some(cancelled(id))), session });
+            let mut events = Events::kept(kept, reading, Some(cancelled(id)));
+            if let Ok(Some(said)) = at_once {
+                events.begin_with(said);
+            }
+            if let Some(attending) = attending {
+                attending.finish();
+            }
+            return Ok(Reply::Stream { events, session });
         }
-        let reply = answer(reading, headers, &envelope, &lane, session).await.map_err(refused)?;
+        let reply = answer(working, headers, &envelope, &lane, session).await.map_err(refused)?;
         if lane == Lane::Opening {
             match &reply {
                 reply if reply.is_error() => seat.end(),
@@ -188,7 +199,9 @@ async fn take_up(seat: &Seat, resumed: Resumed) -> Events {
                 Some(call) => seat.core().hear_again(&line, call, &caller).await,
                 None => {
                     kept.streams.asked_again(number, reading.call.clone());
-                    seat.core().hear_client(&line, &caller).await;
+                    if let Some(taken) = seat.core().hear_client(&line, &caller).await {
+                        seat.core().begin(taken, &caller);
+                    }
                 }
             }
             Events::resumed(kept, missed, Some(reading), Some(cancelled(&id)))
@@ -215,7 +228,7 @@ fn accepted(mut reading: Reading) -> Reply {
 
 /// Waits for the head of an answer: one message, or a stream where more is to come or it takes its time.
 async fn answer(
-    mut reading: Reading,
+    mut working: Working,
     headers: &HeaderMap,
     envelope: &Envelope<'_>,
     lane: &Lane,
@@ -226,13 +239,16 @@ async fn answer(
     let streams = check::takes_events(headers) && !asks_for_status;
     loop {
         let said = match streams {
-            true => timeout(limits::HEAD_WITHIN, reading.said.recv()).await,
-            false => Ok(reading.said.recv().await),
+            true => timeout(limits::HEAD_WITHIN, working.said()).await,
+            false => Ok(working.said().await),
         };
         match said {
             Ok(Some(Said::Answer(body, taken))) => {
                 if let Some(taken) = taken {
                     let _ = taken.send(());
+                }
+                if let Some(attending) = working.attending {
+                    attending.finish();
                 }
                 let status = if *lane == Lane::Modern { check::status(&body) } else { StatusCode::OK };
                 return Ok(Reply::Message { status, body, session });
@@ -241,10 +257,10 @@ async fn answer(
                 return Err(Refused::new(StatusCode::OK, INVALID_REQUEST, "the request was cancelled"));
             }
             Ok(Some(note)) if streams => {
-                return Ok(Reply::Stream { events: Events::passing(Some(note), reading), session });
+                return Ok(Reply::Stream { events: Events::passing(Some(note), working.reading), session });
             }
             Ok(Some(_)) => {}
-            Err(_) => return Ok(Reply::Stream { events: Events::passing(None, reading), session }),
+            Err(_) => return Ok(Reply::Stream { events: Events::passing(None, working.reading), session }),
         }
     }
 }

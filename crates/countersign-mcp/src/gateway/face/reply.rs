@@ -91,10 +91,15 @@ impl Events {
     pub(super) fn passing(first: Option<Said>, reading: Reading) -> Events {
         let mut events = Events { first: VecDeque::new(), reading: Some(reading), kept: None, unanswered: None };
         if let Some(first) = first {
-            let event = events.event(first);
-            events.first.push_back(event);
+            events.begin_with(first);
         }
         events
+    }
+
+    /// Has this said before anything else that comes.
+    pub(super) fn begin_with(&mut self, said: Said) {
+        let event = self.event(said);
+        self.first.push_back(event);
     }
 
     /// One that can be; it says so at once to clients that know what that means.

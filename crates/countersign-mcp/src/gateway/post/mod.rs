@@ -10,7 +10,7 @@ mod wire;
 pub use address::{Address, BadAddress};
 pub(super) use budget::Budget;
 pub(super) use headers::{Mirrored, decoded, mirrored, name_of};
-pub(super) use wire::{Heard, Wire};
+pub(super) use wire::{Exchanging, Heard, Wire};
 
 /// Makes a message one line. Line breaks in JSON stand between its parts only, so nothing is changed but blanks.
 pub(super) fn one_line(text: String) -> String {

@@ -8,7 +8,6 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::{Address, Budget, Heard, Wire};
 use crate::gateway::link::Missing;
-use crate::gateway::message::Id;
 
 const BUDGET: usize = 1_000;
 
@@ -47,8 +46,12 @@ async fn answer(stream: &mut TcpStream, body: &str, length: usize) {
     stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
 }
 
+fn line(id: u8) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call"}}"#)
+}
+
 async fn ask(wire: &Wire, id: u8) {
-    wire.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call"}}"#), Vec::new()).await.unwrap();
+    wire.send(line(id), Vec::new()).await.unwrap();
 }
 
 /// Answers that are each short enough add up: what would be too much together is not read.
@@ -58,14 +61,14 @@ async fn answers_share_a_budget_and_give_it_back() {
     let budget = Budget::new(BUDGET);
     let address = Address::new(&server().await, []).unwrap();
     let (wire, mut heard) = Wire::new(address, Arc::clone(&budget), Duration::from_secs(600));
-    ask(&wire, 1).await;
+    let first = tokio::spawn(wire.exchange(line(1), Vec::new()).unwrap());
     while budget.share().hold(51) {
         tokio::task::yield_now().await;
     }
     ask(&wire, 2).await;
     let Some(Heard::Nothing(id, Missing::Cut(why))) = heard.recv().await else { panic!("it was read") };
     assert_eq!((id.0.as_str(), why.as_str()), ("2", "the server's answers are too much at once"));
-    wire.abandon(&Id("1".to_owned()));
+    first.abort();
     while !budget.share().hold(BUDGET) {
         tokio::task::yield_now().await;
     }

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use futures::future::BoxFuture;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -28,6 +29,7 @@ const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const LAST: HeaderName = HeaderName::from_static("last-event-id");
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
+const EITHER: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
 /// What comes over the wire.
 pub(crate) enum Heard {
@@ -74,10 +76,36 @@ struct Asking {
     ends_with_stream: bool,
 }
 
+impl Asking {
+    fn of(method: &str, envelope: &Envelope<'_>) -> Asking {
+        Asking {
+            is_opening: method == "initialize",
+            // A call has a limit of its own, and a subscription is there to go on.
+            is_bounded: !matches!(method, "tools/call" | "subscriptions/listen"),
+            ends_with_stream: protocol_version(envelope).is_some(),
+        }
+    }
+}
+
 struct Underway {
-    task: AbortHandle,
+    stop: Stop,
     ends_with_stream: bool,
 }
+
+/// How a request that is under way is stopped.
+enum Stop {
+    /// It has a task of its own.
+    Task(AbortHandle),
+    /// Whoever asks sees to it, and is told.
+    Asker(oneshot::Sender<()>),
+}
+
+/// What came of a request: its answer, where nothing was said before it and whoever asked may have it at once; none where
+/// everything was passed on.
+type Came = Option<(String, Share)>;
+
+/// A request on its way, for as long as there is somebody who sees to it.
+pub(crate) type Exchanging = BoxFuture<'static, Result<Came, Missing>>;
 
 impl Wire {
     /// A wire, and where to hear what comes over it: no more at once than the budget, and no answer later than that.
@@ -97,31 +125,52 @@ impl Wire {
     }
 
     /// Sends one message. A request is under way when this returns; anything else has been taken.
-    pub(crate) async fn send(&self, line: &str, mirrored: Mirrored) -> io::Result<()> {
-        let envelope = Envelope::read(line)?;
+    pub(crate) async fn send(&self, line: String, mirrored: Mirrored) -> io::Result<()> {
+        let envelope = Envelope::read(&line)?;
         let headers = self.state.headers(&envelope, mirrored);
-        let request = self.state.request(Method::POST, headers).header(CONTENT_TYPE, JSON).body(line.to_owned());
         match (envelope.method.as_deref(), envelope.id.and_then(Id::read)) {
             (Some(method), Some(id)) => {
-                let asking = Asking {
-                    is_opening: method == "initialize",
-                    // A call has a limit of its own, and a subscription is there to go on.
-                    is_bounded: !matches!(method, "tools/call" | "subscriptions/listen"),
-                    ends_with_stream: protocol_version(&envelope).is_some(),
-                };
-                self.state.begin(id, request, asking);
+                let asking = Asking::of(method, &envelope);
+                self.state.begin(id, self.state.post(headers, line), asking);
                 Ok(())
             }
             (Some("notifications/cancelled"), None) if self.cut(&envelope).await => Ok(()),
             (method, _) => {
+                let begins = method == Some("notifications/initialized");
+                let request = self.state.post(headers, line);
                 let taken = tokio::time::timeout(limits::NOTICE_WITHIN, request.send()).await;
                 let response = taken.map_err(io::Error::other)?.map_err(|error| io::Error::other(plain(error)))?;
-                if method == Some("notifications/initialized") && response.status().is_success() {
+                if begins && response.status().is_success() {
                     tokio::spawn(Arc::clone(&self.state).until_ended(Arc::clone(&self.state).stand()));
                 }
                 Ok(())
             }
         }
+    }
+
+    /// A request that whoever asks sees to: it is on its way while that is polled, and no more once it is dropped. What
+    /// else is said in answer to it is heard as everything is.
+    pub(crate) fn exchange(&self, line: String, mirrored: Mirrored) -> io::Result<Exchanging> {
+        let envelope = Envelope::read(&line)?;
+        let headers = self.state.headers(&envelope, mirrored);
+        let named = envelope.method.as_deref().zip(envelope.id.and_then(Id::read));
+        let (method, id) = named.ok_or_else(|| io::Error::other("no request"))?;
+        let asking = Asking::of(method, &envelope);
+        let request = self.state.post(headers, line);
+        let exchange = Exchange::new(&self.state, id, asking);
+        if !asking.ends_with_stream {
+            return Ok(Box::pin(exchange.run(request)));
+        }
+        let (stop, stopped) = oneshot::channel();
+        let known = Known::new(&self.state, &exchange.id, Stop::Asker(stop));
+        Ok(Box::pin(async move {
+            let _known = known;
+            tokio::select! {
+                biased;
+                came = exchange.run(request) => came,
+                _ = stopped => Err(Missing::Cut(CANCELLED.to_owned())),
+            }
+        }))
     }
 
     /// Cancels a request by closing its stream, where that is how it is done.
@@ -135,18 +184,16 @@ impl Wire {
                 _ => None,
             }
         };
-        let Some(underway) = underway else { return false };
-        underway.task.abort();
-        let cut = Missing::Cut("it was cancelled".to_owned());
-        let _ = self.state.heard.send(Heard::Nothing(id, cut)).await;
-        true
-    }
-
-    /// Hears no more of a request that nobody waits for: the server might go on about it for ever.
-    pub(crate) fn abandon(&self, id: &Id) {
-        if let Some(underway) = self.state.requests().remove(id) {
-            underway.task.abort();
+        match underway.map(|underway| underway.stop) {
+            None => return false,
+            Some(Stop::Asker(asker)) => drop(asker.send(())),
+            Some(Stop::Task(task)) => {
+                task.abort();
+                let cut = Missing::Cut(CANCELLED.to_owned());
+                let _ = self.state.heard.send(Heard::Nothing(id, cut)).await;
+            }
         }
+        true
     }
 
     /// Ends the session.
@@ -172,7 +219,11 @@ impl State {
 
     fn request(&self, method: Method, headers: HeaderMap) -> RequestBuilder {
         let request = self.address.client.request(method, self.address.url.clone());
-        request.headers(headers).headers(self.address.headers.clone()).header(ACCEPT, [JSON, EVENTS].join(", "))
+        request.headers(headers).headers(self.address.headers.clone()).header(ACCEPT, EITHER)
+    }
+
+    fn post(&self, headers: HeaderMap, line: String) -> RequestBuilder {
+        self.request(Method::POST, headers).header(CONTENT_TYPE, HeaderValue::from_static(JSON)).body(line)
     }
 
     /// The headers of a message. SECURITY: made from the very bytes that are sent.
@@ -194,20 +245,22 @@ impl State {
     }
 
     fn begin(self: &Arc<Self>, id: Id, request: RequestBuilder, asking: Asking) {
-        let (state, ours) = (Arc::clone(self), id.clone());
+        let (state, exchange) = (Arc::clone(self), Exchange::new(self, id.clone(), asking));
         // Held until the task is known, so that one that ends at once finds itself to remove.
         let mut requests = self.requests();
+        let ours = id.clone();
         let task = tokio::spawn(Arc::clone(self).until_ended(async move {
-            let asked = match asking.is_bounded {
-                true => within(state.answer_within, state.ask(&ours, request, asking.is_opening)).await,
-                false => state.ask(&ours, request, asking.is_opening).await,
-            };
+            let came = exchange.run(request).await;
             state.requests().remove(&ours);
-            if let Err(missing) = asked {
-                let _ = state.heard.send(Heard::Nothing(ours, missing)).await;
-            }
+            let heard = match came {
+                Ok(None) => return,
+                Ok(Some((line, share))) => Heard::Message(line, Some(ours), share),
+                Err(missing) => Heard::Nothing(ours, missing),
+            };
+            let _ = state.heard.send(heard).await;
         }));
-        requests.insert(id, Underway { task: task.abort_handle(), ends_with_stream: asking.ends_with_stream });
+        let stop = Stop::Task(task.abort_handle());
+        requests.insert(id, Underway { stop, ends_with_stream: asking.ends_with_stream });
     }
 
     async fn until_ended(self: Arc<Self>, work: impl Future<Output = ()>) {
@@ -215,80 +268,6 @@ impl State {
             () = self.ended.cancelled() => {}
             () = work => {}
         }
-    }
-
-    /// Sends a request and hears everything that comes in answer to it.
-    async fn ask(&self, id: &Id, request: RequestBuilder, is_opening: bool) -> Result<(), Missing> {
-        let response = request.send().await.map_err(|error| match error.is_connect() {
-            true => Missing::Unsent(plain(error)),
-            false => Missing::Cut(plain(error)),
-        })?;
-        let status = response.status();
-        if !status.is_success() {
-            return self.refused(id, response).await;
-        }
-        if is_opening {
-            let session = response.headers().get(&SESSION).cloned();
-            self.session.lock().unwrap_or_else(PoisonError::into_inner).id = session;
-        }
-        if is(&response, EVENTS) {
-            return self.stream(id, response, is_opening).await;
-        }
-        let cut = |why: &str| Missing::Cut(why.to_owned());
-        let (body, share) = self.budget.text(response).await.map_err(cut)?;
-        match self.hear(body, share, Some(id), is_opening).await {
-            true => Ok(()),
-            false => Err(cut("the server's answer is for another request")),
-        }
-    }
-
-    /// What an answer that is no success means.
-    async fn refused(&self, id: &Id, response: Response) -> Result<(), Missing> {
-        let status = response.status();
-        if is(&response, JSON)
-            && let Ok((said, share)) = self.budget.text(response).await
-            && let Ok([Some(error)]) = pick(&said, ["error"])
-        {
-            let answer = format!(r#"{{"jsonrpc":"2.0","id":{},"error":{}}}"#, id.0, error.get());
-            self.hear(answer, share, Some(id), false).await;
-            return Ok(());
-        }
-        let why = format!("HTTP {status}");
-        if status == StatusCode::NOT_FOUND && self.session().id.is_some() {
-            // SECURITY: a session that the server forgot is over here, too: the next one lists and pins anew.
-            let _ = self.heard.send(Heard::Nothing(id.clone(), Missing::Unsent(why))).await;
-            let _ = self.heard.send(Heard::Ended).await;
-            return Ok(());
-        }
-        // A server that says no has not looked at the call; one that failed may have.
-        let looked = !status.is_redirection() && (!status.is_client_error() || status == StatusCode::REQUEST_TIMEOUT);
-        Err(if looked { Missing::Cut(why) } else { Missing::Unsent(why) })
-    }
-
-    /// Hears a stream until the answer is there; one that was cut is taken up again where the server can.
-    async fn stream(&self, id: &Id, response: Response, is_opening: bool) -> Result<(), Missing> {
-        let mut response = response;
-        let mut last = None;
-        for round in 0..=limits::RESUMES {
-            let mut wait = wait_before(round);
-            let mut events = self.budget.events(response);
-            while let Some(Ok(event)) = events.next().await {
-                last = event.id.or(last);
-                wait = event.retry.map_or(wait, Duration::from_millis).min(limits::BACK_OFF_MOST);
-                let Some(data) = event.data.filter(|data| !data.trim().is_empty()) else { continue };
-                let share = self.budget.share_of(&data).ok_or_else(|| Missing::Cut(TOO_MUCH.to_owned()))?;
-                if self.hear(data, share, Some(id), is_opening).await {
-                    return Ok(());
-                }
-            }
-            let Some(seen) = &last else { break };
-            tokio::time::sleep(wait).await;
-            match self.resume(seen).await {
-                Some(again) => response = again,
-                None => break,
-            }
-        }
-        Err(Missing::Cut("the stream ended without it".to_owned()))
     }
 
     async fn resume(&self, last: &str) -> Option<Response> {
@@ -321,7 +300,7 @@ impl State {
                 round = 0;
                 if let Some(data) = event.data.filter(|data| !data.trim().is_empty()) {
                     let Some(share) = self.budget.share_of(&data) else { break };
-                    self.hear(data, share, None, false).await;
+                    self.pass(one_line(data), None, share).await;
                 }
             }
             tokio::time::sleep(wait_before(round)).await;
@@ -329,20 +308,157 @@ impl State {
         }
     }
 
-    /// Passes a message on; whether it was the answer to the request.
-    async fn hear(&self, text: String, share: Share, about: Option<&Id>, is_opening: bool) -> bool {
+    /// Passes a message on.
+    async fn pass(&self, line: String, about: Option<&Id>, share: Share) {
+        let _ = self.heard.send(Heard::Message(line, about.cloned(), share)).await;
+    }
+}
+
+/// Why nothing more is heard of a request that was cancelled.
+const CANCELLED: &str = "it was cancelled";
+
+/// A request that can be stopped. Dropped, it is over.
+struct Known {
+    state: Arc<State>,
+    id: Id,
+}
+
+impl Known {
+    fn new(state: &Arc<State>, id: &Id, stop: Stop) -> Known {
+        state.requests().insert(id.clone(), Underway { stop, ends_with_stream: true });
+        Known { state: Arc::clone(state), id: id.clone() }
+    }
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        self.state.requests().remove(&self.id);
+    }
+}
+
+/// A request, and what is said in answer to it.
+struct Exchange {
+    state: Arc<State>,
+    id: Id,
+    asking: Asking,
+    /// Whether anything was passed on: what comes then must come after it.
+    has_spoken: bool,
+}
+
+impl Exchange {
+    fn new(state: &Arc<State>, id: Id, asking: Asking) -> Exchange {
+        Exchange { state: Arc::clone(state), id, asking, has_spoken: false }
+    }
+
+    /// Sends the request and hears everything that comes in answer to it.
+    async fn run(mut self, request: RequestBuilder) -> Result<Came, Missing> {
+        let came = match self.asking.is_bounded {
+            true => within(self.state.answer_within, self.ask(request)).await,
+            false => self.ask(request).await,
+        };
+        if !self.has_spoken {
+            return came;
+        }
+        match came {
+            Ok(Some((line, share))) => self.state.pass(line, Some(&self.id), share).await,
+            Ok(None) => {}
+            Err(missing) => drop(self.state.heard.send(Heard::Nothing(self.id, missing)).await),
+        }
+        Ok(None)
+    }
+
+    async fn ask(&mut self, request: RequestBuilder) -> Result<Came, Missing> {
+        let response = request.send().await.map_err(|error| match error.is_connect() {
+            true => Missing::Unsent(plain(error)),
+            false => Missing::Cut(plain(error)),
+        })?;
+        let status = response.status();
+        if !status.is_success() {
+            return self.refused(response).await;
+        }
+        if self.asking.is_opening {
+            let session = response.headers().get(&SESSION).cloned();
+            self.state.session.lock().unwrap_or_else(PoisonError::into_inner).id = session;
+        }
+        if is(&response, EVENTS) {
+            return self.stream(response).await;
+        }
+        let cut = |why: &str| Missing::Cut(why.to_owned());
+        let (body, share) = self.state.budget.text(response).await.map_err(cut)?;
+        match self.hear(body, share).await {
+            None => Err(cut("the server's answer is for another request")),
+            answer => Ok(answer),
+        }
+    }
+
+    /// What an answer that is no success means.
+    async fn refused(&mut self, response: Response) -> Result<Came, Missing> {
+        let status = response.status();
+        if is(&response, JSON)
+            && let Ok((said, share)) = self.state.budget.text(response).await
+            && let Ok([Some(error)]) = pick(&said, ["error"])
+        {
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":{},"error":{}}}"#, self.id.0, error.get());
+            return Ok(Some((one_line(answer), share)));
+        }
+        let why = format!("HTTP {status}");
+        if status == StatusCode::NOT_FOUND && self.state.session().id.is_some() {
+            // SECURITY: a session that the server forgot is over here, too: the next one lists and pins anew.
+            let _ = self.state.heard.send(Heard::Nothing(self.id.clone(), Missing::Unsent(why))).await;
+            let _ = self.state.heard.send(Heard::Ended).await;
+            return Ok(None);
+        }
+        // A server that says no has not looked at the call; one that failed may have.
+        let looked = !status.is_redirection() && (!status.is_client_error() || status == StatusCode::REQUEST_TIMEOUT);
+        Err(if looked { Missing::Cut(why) } else { Missing::Unsent(why) })
+    }
+
+    /// Hears a stream until the answer is there; one that was cut is taken up again where the server can.
+    async fn stream(&mut self, response: Response) -> Result<Came, Missing> {
+        let mut response = response;
+        let mut last = None;
+        for round in 0..=limits::RESUMES {
+            let mut wait = wait_before(round);
+            let mut events = self.state.budget.events(response);
+            while let Some(Ok(event)) = events.next().await {
+                last = event.id.or(last);
+                wait = event.retry.map_or(wait, Duration::from_millis).min(limits::BACK_OFF_MOST);
+                let Some(data) = event.data.filter(|data| !data.trim().is_empty()) else { continue };
+                let share = self.state.budget.share_of(&data).ok_or_else(|| Missing::Cut(TOO_MUCH.to_owned()))?;
+                if let Some(answer) = self.hear(data, share).await {
+                    return Ok(Some(answer));
+                }
+            }
+            let Some(seen) = &last else { break };
+            tokio::time::sleep(wait).await;
+            match self.state.resume(seen).await {
+                Some(again) => response = again,
+                None => break,
+            }
+        }
+        Err(Missing::Cut("the stream ended without it".to_owned()))
+    }
+
+    /// Reads a message: none where it is passed on, because it is not the answer.
+    async fn hear(&mut self, text: String, share: Share) -> Came {
         let line = one_line(text);
         let envelope = Envelope::read(&line).ok();
-        let answers = envelope.as_ref().filter(|envelope| envelope.is_answer());
-        let is_answer = answers.and_then(|envelope| Id::read(envelope.id?)).as_ref() == about && about.is_some();
-        if is_opening && let Some(result) = answers.and_then(|envelope| envelope.result) {
+        let answer = envelope.as_ref().filter(|envelope| envelope.is_answer());
+        let is_answer = answer.and_then(|envelope| Id::read(envelope.id?)).is_some_and(|id| id == self.id);
+        if self.asking.is_opening
+            && let Some(result) = answer.and_then(|envelope| envelope.result)
+        {
             let [version] = pick(result.get(), ["protocolVersion"]).unwrap_or_default();
             let version = version.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
             let version = version.and_then(|version| HeaderValue::try_from(version).ok());
-            self.session.lock().unwrap_or_else(PoisonError::into_inner).version = version;
+            self.state.session.lock().unwrap_or_else(PoisonError::into_inner).version = version;
         }
-        let _ = self.heard.send(Heard::Message(line, about.cloned(), share)).await;
-        is_answer
+        if is_answer {
+            return Some((line, share));
+        }
+        self.has_spoken = true;
+        self.state.pass(line, Some(&self.id), share).await;
+        None
     }
 }
 
@@ -352,7 +468,7 @@ fn wait_before(round: usize) -> Duration {
 }
 
 /// Waits for an answer for so long and no longer.
-async fn within(limit: Duration, asked: impl Future<Output = Result<(), Missing>>) -> Result<(), Missing> {
+async fn within<T>(limit: Duration, asked: impl Future<Output = Result<T, Missing>>) -> Result<T, Missing> {
     let late = |_| Err(Missing::Cut(format!("it did not come within {limit:?}")));
     tokio::time::timeout(limit, asked).await.unwrap_or_else(late)
 }
