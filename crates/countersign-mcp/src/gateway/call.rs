@@ -15,7 +15,7 @@ use super::inbound::Taken;
 use super::listing::Standing;
 use super::prompt::Way;
 use super::request::{Era, Request, shown};
-use super::retry::{Earlier, identity};
+use super::retry::{Earlier, Seat, identity};
 use super::state::Leg;
 use super::words::{self, INVALID_PARAMS};
 
@@ -63,6 +63,24 @@ impl Core {
     }
 }
 
+/// What became of a request when it was judged.
+enum Judged<'a> {
+    /// It is answered.
+    Done(Reply),
+    /// It is attached to a call, and is yet to be followed.
+    Open(Open<'a>, Seat<'a>),
+}
+
+/// A call that is open, and all that is kept of its request's judging while it is followed.
+pub(super) struct Open<'a> {
+    pub(super) tool: Forwarding<'a>,
+    pub(super) arguments: ArgumentDigest,
+    pub(super) digest: ArgumentDigest,
+    pub(super) call: Arc<Call>,
+    /// How many legs of the wait there were before.
+    pub(super) round: usize,
+}
+
 /// A request and what it needs.
 #[derive(Clone, Copy)]
 pub(super) struct Matter<'a> {
@@ -73,7 +91,7 @@ pub(super) struct Matter<'a> {
     pub(super) left: &'a CancellationToken,
 }
 
-impl Matter<'_> {
+impl<'a> Matter<'a> {
     async fn settle(&self) -> Result<Reply, GateError> {
         let (core, request) = (self.core, self.request);
         let listed = match core.standing(request).await? {
@@ -103,22 +121,37 @@ impl Matter<'_> {
             None => None,
             Some(more) => match request.clone().carrying(more, &core.states) {
                 None => return Ok(Reply::Line(words::error(Some(&request.id), INVALID_PARAMS, BAD_STATE))),
-                carrying => carrying,
+                carrying => carrying.map(Box::new),
             },
         };
-        let matter = Matter { request: carrying.as_ref().unwrap_or(request), ..*self };
-        matter.judged(listed.as_deref(), digest, leg).await
+        let matter = Matter { request: carrying.as_deref().unwrap_or(request), ..*self };
+        let (open, seat) = match Box::pin(matter.judged(listed, digest, leg)).await? {
+            Judged::Done(reply) => return Ok(reply),
+            Judged::Open(open, seat) => (open, seat),
+        };
+        let reply = matter.follow(&open).await;
+        drop(seat);
+        let has_left = match &reply {
+            Ok(Reply::Nothing) => true,
+            // It closed its end, and reads at most that its call waits.
+            Ok(Reply::Line(_)) => core.leaving.is_cancelled(),
+            Ok(Reply::Ran(..) | Reply::Outcome(..)) | Err(_) => false,
+        };
+        if has_left {
+            Box::pin(core.linger(open.call.id)).await;
+        }
+        reply
     }
 
     /// Judges a call, or goes on with the one that it belongs to.
     async fn judged(
         &self,
-        listed: Option<&Listed>,
+        listed: Option<Arc<Listed>>,
         arguments: ArgumentDigest,
         leg: Option<Leg>,
-    ) -> Result<Reply, GateError> {
+    ) -> Result<Judged<'a>, GateError> {
         let (core, request) = (self.core, self.request);
-        let mut tool = Forwarding::new(self, listed);
+        let mut tool = Forwarding::new(self, listed.as_deref());
         let digest = identity(&arguments, request.more.as_ref());
         let alone = core.retries.alone(&digest).await;
         let (goes_on, round) = leg.as_ref().map_or((false, 0), |leg| (true, leg.round));
@@ -130,14 +163,16 @@ impl Matter<'_> {
         let claimed = match earlier {
             Earlier::Call(call) => Claimed::Not(call),
             Earlier::Nothing => self.submit_and_claim(&core.gate, &mut tool).await?,
-            Earlier::Doubt(_) if listed.is_none() => return Ok(Reply::Line(words::doubt(&request.id, request.era))),
+            Earlier::Doubt(_) if listed.is_none() => {
+                return Ok(Judged::Done(Reply::Line(words::doubt(&request.id, request.era))));
+            }
             Earlier::Doubt(id) => self.submit_and_claim(&raised(&core.gate, id), &mut tool).await?,
         };
         let call = match claimed {
             Claimed::Permit(permit) => {
                 self.caller.becomes(permit.call().id);
                 drop(alone);
-                return Box::pin(self.run(permit, &tool, digest)).await;
+                return Box::pin(self.run(permit, &tool, digest)).await.map(Judged::Done);
             }
             Claimed::Not(call) => call,
         };
@@ -152,25 +187,14 @@ impl Matter<'_> {
             if is_earlier {
                 core.forget_caller(call.id).await?;
             }
-            return Ok(Reply::Line(line));
+            return Ok(Judged::Done(Reply::Line(line)));
         }
         let seat = core.retries.attach(call.id);
         if is_earlier || call.state == CallState::Pending {
             core.attended(call.id).await?;
         }
         drop(alone);
-        let reply = self.follow(&tool, (arguments, digest), Arc::clone(&call), round).await;
-        drop(seat);
-        let has_left = match &reply {
-            Ok(Reply::Nothing) => true,
-            // It closed its end, and reads at most that its call waits.
-            Ok(Reply::Line(_)) => core.leaving.is_cancelled(),
-            Ok(Reply::Ran(..) | Reply::Outcome(..)) | Err(_) => false,
-        };
-        if has_left {
-            Box::pin(core.linger(call.id)).await;
-        }
-        reply
+        Ok(Judged::Open(Open { tool, arguments, digest, call, round }, seat))
     }
 
     /// What a client of the newer era gets at once for a call that waits: a task, or something for its user. None where
@@ -216,7 +240,7 @@ impl Matter<'_> {
     }
 
     fn arguments(&self) -> &str {
-        self.request.arguments.as_deref().unwrap_or("{}")
+        self.request.arguments().unwrap_or("{}")
     }
 
     fn proposal(&self) -> Proposal {

@@ -74,6 +74,15 @@ impl Caller {
         }
     }
 
+    /// What is cancelled when a call of the caller's is, and when nobody reads answers any more.
+    pub(crate) fn left(&self) -> CancellationToken {
+        match self {
+            // Thousands may wait on one pipe: nothing is kept above what is cancelled.
+            Caller::Pipe(_) | Caller::Nobody => CancellationToken::new(),
+            Caller::Exchange(exchange) => exchange.gone.child_token(),
+        }
+    }
+
     /// Is cancelled when nobody reads answers any more. On a pipe that shows where the input ends.
     pub(crate) fn gone(&self) -> CancellationToken {
         match self {

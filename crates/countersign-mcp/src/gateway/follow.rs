@@ -8,10 +8,11 @@ use countersign::transition::Rejection;
 use countersign::{Call, CallId, CallState, Claimed, GateError, Permit, Refusal, RefusalKind};
 use tokio::time::{Instant, sleep_until};
 
-use super::call::{Matter, NOT_GRANTED, Reply};
+use super::call::{Matter, NOT_GRANTED, Open, Reply};
 use super::forward::Forwarding;
 use super::listing::Standing;
-use super::prompt::Way;
+use super::prompt::{Prompt, Way};
+use super::prompts::Asked;
 use super::request::Era;
 use super::state::Leg;
 use super::words;
@@ -29,15 +30,9 @@ enum Waited {
 
 impl Matter<'_> {
     /// Follows a call from wherever it stands to its end, or to the moment its client is told to call again.
-    pub(super) async fn follow(
-        &self,
-        tool: &Forwarding<'_>,
-        (arguments, digest): (ArgumentDigest, ArgumentDigest),
-        call: Arc<Call>,
-        round: usize,
-    ) -> Result<Reply, GateError> {
+    pub(super) async fn follow(&self, open: &Open<'_>) -> Result<Reply, GateError> {
         let deadline = Instant::now() + self.core.wait;
-        let mut waited = self.until_decided(&call, deadline).await?;
+        let mut waited = self.until_decided(&open.call, deadline).await?;
         while let Waited::Call(call) = &waited
             && matches!(call.state, CallState::Allowed | CallState::Approved)
         {
@@ -59,7 +54,7 @@ impl Matter<'_> {
             }
             if self.request.more.is_some() && call.grant.is_some() {
                 let refusal = Refusal::new(RefusalKind::Superseded).because(NOT_GRANTED);
-                waited = Waited::Call(self.withdrawn(call.id, refusal).await?);
+                waited = Waited::Call(Box::pin(self.withdrawn(call.id, refusal)).await?);
                 continue;
             }
             // SECURITY: just before the claim. The tool may have changed since it was judged.
@@ -67,19 +62,14 @@ impl Matter<'_> {
                 Standing::Known(listed) => Some(listed.definition.digest()),
                 Standing::Unknown => None,
                 Standing::Stopped(refusal, _) => {
-                    waited = Waited::Call(self.withdrawn(call.id, refusal).await?);
+                    waited = Waited::Call(Box::pin(self.withdrawn(call.id, refusal)).await?);
                     continue;
                 }
             };
             waited = match Box::pin(self.core.gate.claim(call.id, now)).await {
-                Ok(Claimed::Permit(permit)) => return Box::pin(self.run(permit, tool, digest)).await,
+                Ok(Claimed::Permit(permit)) => return Box::pin(self.run(permit, &open.tool, open.digest)).await,
                 Ok(Claimed::Not(now)) => Waited::Call(now),
-                Err(GateError::Rejected(Rejection::Halted)) => tokio::select! {
-                    () = rung => Waited::Call(self.core.gate.get(call.id).await?),
-                    () = sleep_until(deadline) => Waited::Late(Arc::clone(call)),
-                    () = self.core.leaving.cancelled() => Waited::Late(Arc::clone(call)),
-                    () = self.left.cancelled() => Waited::Left,
-                },
+                Err(GateError::Rejected(Rejection::Halted)) => Box::pin(self.until_rung(rung, call, deadline)).await?,
                 Err(error) => return Err(error),
             };
         }
@@ -90,11 +80,26 @@ impl Matter<'_> {
         let (id, era) = (&self.request.id, self.request.era);
         Ok(match waited {
             Waited::Left => Reply::Nothing,
-            Waited::Late(call) => Reply::Line(self.not_yet(&arguments, &call, round).await?),
+            Waited::Late(call) => Reply::Line(Box::pin(self.not_yet(&open.arguments, &call, open.round)).await?),
             Waited::Call(call) if call.holds.is_empty() && self.request.resumes.is_none() => {
                 Reply::Line(words::ended(id, era, &call))
             }
-            Waited::Call(call) => Reply::Outcome(words::ended(id, era, &call), digest, call),
+            Waited::Call(call) => Reply::Outcome(words::ended(id, era, &call), open.digest, call),
+        })
+    }
+
+    /// Waits until something happens to a call that is halted.
+    async fn until_rung(
+        &self,
+        rung: impl Future<Output = ()>,
+        call: &Arc<Call>,
+        deadline: Instant,
+    ) -> Result<Waited, GateError> {
+        Ok(tokio::select! {
+            () = rung => Waited::Call(self.core.gate.get(call.id).await?),
+            () = sleep_until(deadline) => Waited::Late(Arc::clone(call)),
+            () = self.core.leaving.cancelled() => Waited::Late(Arc::clone(call)),
+            () = self.left.cancelled() => Waited::Left,
         })
     }
 
@@ -123,13 +128,27 @@ impl Matter<'_> {
 
     /// Waits for a decision; meanwhile the person at a client of the handshake era is asked, where that can be.
     async fn until_decided(&self, call: &Arc<Call>, deadline: Instant) -> Result<Waited, GateError> {
-        let mut decided = Box::pin(self.until(call.id, deadline, |call| call.state != CallState::Pending));
+        let decided = || self.until(call.id, deadline, |call| call.state != CallState::Pending);
         let prompt = match self.request.era {
             Era::Handshake => Box::pin(self.core.prompt(self.core.able(), call)).await?,
             Era::Modern => None,
         };
         let asked = prompt.and_then(|prompt| Some((self.core.prompts.ask(prompt.hold)?, prompt)));
-        let Some((mut asked, prompt)) = asked else { return decided.await };
+        match asked {
+            None => Box::pin(decided()).await,
+            Some((asked, prompt)) => Box::pin(self.until_answered(call, decided(), asked, prompt)).await,
+        }
+    }
+
+    /// Waits for a decision while the person at the client is asked for one.
+    async fn until_answered(
+        &self,
+        call: &Arc<Call>,
+        decided: impl Future<Output = Result<Waited, GateError>>,
+        mut asked: Asked<'_>,
+        prompt: Prompt,
+    ) -> Result<Waited, GateError> {
+        tokio::pin!(decided);
         self.caller.note(words::elicit(&asked.id, &prompt.params)).await;
         let waited = tokio::select! {
             waited = &mut decided => {

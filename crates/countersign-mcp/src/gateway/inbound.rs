@@ -278,7 +278,7 @@ impl Core {
                 return None;
             }
         };
-        let left = caller.gone().child_token();
+        let left = caller.left();
         let is_taken = self.take(&request.id, InHand::Call(left.clone()), caller).await;
         is_taken.then(|| Taken { request: Box::new(request), left })
     }

@@ -56,7 +56,7 @@ impl Listing {
 
     fn dress(&self, request: &Request) {
         if request.era == Era::Modern {
-            *self.meta.lock().unwrap_or_else(PoisonError::into_inner) = request.meta.as_deref().map(of_the_protocol);
+            *self.meta.lock().unwrap_or_else(PoisonError::into_inner) = request.meta().map(of_the_protocol);
         }
     }
 

@@ -30,13 +30,9 @@ pub(crate) enum Era {
 pub(crate) struct Request {
     pub(crate) id: Id,
     pub(crate) name: String,
-    /// The arguments as they stand in the message; none where it has none.
-    pub(crate) arguments: Option<String>,
     /// What progress is reported under.
     pub(crate) token: Option<Id>,
     pub(crate) era: Era,
-    /// The `_meta` as it stands in the message.
-    pub(crate) meta: Option<String>,
     /// A state that we gave the client; it is ours alone.
     pub(crate) state: Option<String>,
     /// What the client answers to a prompt of ours; only together with such a state.
@@ -53,6 +49,7 @@ pub(crate) struct Request {
     id_at: Range<usize>,
     token_at: Option<Range<usize>>,
     arguments_at: ArgumentsAt,
+    meta_at: Option<Range<usize>>,
 }
 
 /// Where a member stands in the text, with the comma that goes with it. None where its name is spelled with escapes.
@@ -175,7 +172,6 @@ impl Request {
             id_at: range_of(line, raw_id.get()).ok_or("the message cannot be taken apart")?,
             arguments_at: arguments_at.ok_or("the message cannot be taken apart")?,
             name: name.ok_or("`name` must be a string")?,
-            arguments: arguments.map(|arguments| arguments.get().to_owned()),
             state: None,
             answered: None,
             resumes: None,
@@ -184,13 +180,26 @@ impl Request {
             token_at: token.and_then(|token| range_of(line, token.get())),
             token: token.and_then(Id::read),
             era: if version.is_some() { Era::Modern } else { Era::Handshake },
-            meta: meta.map(|meta| meta.get().to_owned()),
+            meta_at: meta.and_then(|meta| range_of(line, meta.get())),
             label: label
                 .and_then(|label| serde_json::from_str(label.get()).ok())
                 .filter(|label: &String| label.len() <= limits::NAME_BYTES),
             line: line.to_owned(),
             id,
         })
+    }
+
+    /// The arguments as they stand in the message; none where it has none.
+    pub(crate) fn arguments(&self) -> Option<&str> {
+        match &self.arguments_at {
+            ArgumentsAt::There(range) => self.line.get(range.clone()),
+            ArgumentsAt::Nowhere(_) => None,
+        }
+    }
+
+    /// The `_meta` as it stands in the message.
+    pub(crate) fn meta(&self) -> Option<&str> {
+        self.line.get(self.meta_at.clone()?)
     }
 
     /// The same request with what was sent along when its wait began: a client brings only what it was given last.
