@@ -70,6 +70,8 @@ pub const QUESTION_ROUNDS: usize = 16;
 pub const WAIT: Duration = Duration::from_secs(50);
 /// How often a waiting client is told that its call still waits.
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
+/// How long to wait before a hold whose time is over is closed once more, where that could not be written down.
+pub const TICK_AGAIN: Duration = Duration::from_millis(250);
 /// How long a server may take to answer a call; at an address, any other request that is to have an end, too.
 pub const RUN_WITHIN: Duration = Duration::from_secs(15 * 60);
 /// How often a gateway says that it is there, while calls wait in it.

@@ -175,6 +175,7 @@ impl Matter<'_> {
     async fn until(&self, id: CallId, deadline: Instant, done: impl Fn(&Call) -> bool) -> Result<Waited, GateError> {
         let store = self.core.gate.store();
         let mut next_beat = Instant::now();
+        let mut next_tick = next_beat;
         let mut beat = 0;
         loop {
             let rung = store.bell().listen(id);
@@ -183,7 +184,7 @@ impl Matter<'_> {
                 return Ok(Waited::Call(call));
             }
             let due = match call.due_at() {
-                Some(due) => Some(Instant::now() + store.now().await?.until(due)),
+                Some(due) => Some((Instant::now() + store.now().await?.until(due)).max(next_tick)),
                 None => None,
             };
             // One timer for all three, for each of thousands that wait.
@@ -196,8 +197,12 @@ impl Matter<'_> {
             let now = Instant::now();
             // First: whoever waits as long as the hold is open is told what became of it, and not that it waits.
             let is_due = due.is_some_and(|due| now >= due);
-            if is_due && store.run(Op::Tick { call: id }).await.is_ok_and(|ticked| !ticked.replayed) {
-                continue;
+            if is_due {
+                if store.run(Op::Tick { call: id }).await.is_ok_and(|ticked| !ticked.replayed) {
+                    continue;
+                }
+                // A store that takes nothing now is not asked without a pause.
+                next_tick = now + limits::TICK_AGAIN;
             }
             if now >= deadline {
                 return Ok(Waited::Late(call));

@@ -188,7 +188,12 @@ impl Client {
     pub(crate) async fn of(server: &Hostile, run_within: Duration) -> Client {
         let gate = Gate::builder().store(Arc::new(MemoryStore::new())).policy(Policy::allow_all());
         let gate = gate.decided_elsewhere().without_sweeper().build().unwrap();
-        let gateway = Gateway::new(gate.clone(), "hostile", Identity::of_command(["hostile"])).run_within(run_within);
+        Client::through(gate, server, |gateway| gateway.run_within(run_within)).await
+    }
+
+    /// Of a gateway with this gate, made so.
+    pub(crate) async fn through(gate: Gate, server: &Hostile, made: impl FnOnce(Gateway) -> Gateway) -> Client {
+        let gateway = made(Gateway::new(gate.clone(), "hostile", Identity::of_command(["hostile"])));
         let upstream = Upstream::at(Address::new(&server.url, []).unwrap());
         let (ours, theirs) = duplex(64 * 1024);
         tokio::spawn(gateway.serve(split(theirs), upstream, std::future::pending()));

@@ -7,3 +7,4 @@ mod changes;
 mod hostile;
 mod hostile_peer;
 mod losses;
+mod waits;
