@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 
 use crate::bell::Listener;
-use crate::call::{Call, Chain, Declared, Facts, Outcome};
+use crate::call::{Call, CallState, Chain, Declared, Facts, Outcome};
 use crate::digest::{DefinitionDigest, Nonce, argument_digest};
 use crate::event::{Draft, EventName};
 use crate::gate::GateError;
@@ -200,7 +200,16 @@ impl Local {
         })
     }
 
-    pub(crate) async fn wait(&self, id: CallId, done: impl Fn(&Call) -> bool) -> Result<Arc<Call>, GateError> {
+    /// Waits until a call no longer waits for people, and asks those whom this gate can ask, if it has not yet.
+    pub(crate) async fn wait_asking(self: &Arc<Self>, asks: &Arc<Asks>, id: CallId) -> Result<Arc<Call>, GateError> {
+        let asked = |call: &Arc<Call>| {
+            self.announce_waiting(asks, call);
+            call.state != CallState::Pending
+        };
+        self.wait(id, asked).await
+    }
+
+    pub(crate) async fn wait(&self, id: CallId, done: impl Fn(&Arc<Call>) -> bool) -> Result<Arc<Call>, GateError> {
         loop {
             let listener = self.store.bell().listen(id);
             let call = self.get(id).await?;
@@ -420,7 +429,7 @@ impl Local {
         self.announce(asks, &asked);
         loop {
             let listener = self.store.bell().listen(call.id);
-            let closed = |call: &Call| call.holds.iter().any(|found| found.id == hold && !found.is_pending());
+            let closed = |call: &Arc<Call>| call.holds.iter().any(|found| found.id == hold && !found.is_pending());
             let answered = self.wait(call.id, closed).await?;
             // A halt keeps a yes from being delivered, as it keeps a claim from being made. A no always arrives.
             let yes = answered.holds.iter().any(|found| found.id == hold && found.is_yes());

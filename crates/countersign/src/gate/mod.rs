@@ -211,6 +211,11 @@ impl Gate {
     /// Goes on with a submitted call, from wherever it stands: waits, claims, runs. After a restart, too.
     pub async fn resume(&self, tool: &dyn Tool, id: CallId) -> Result<Arc<Call>, GateError> {
         let call = self.wait(id).await?;
+        self.take_up(tool, call).await
+    }
+
+    /// Goes on with a call as it was just read, without waiting for people: claims and runs it, where it may run.
+    pub async fn take_up(&self, tool: &dyn Tool, call: Arc<Call>) -> Result<Arc<Call>, GateError> {
         match self.claim_when_not_halted(tool, call).await? {
             Claimed::Permit(permit) => self.run(permit, tool).await,
             Claimed::Not(call) => Ok(call),
@@ -298,10 +303,11 @@ impl Gate {
 
     /// Waits until a call no longer waits for people. Asks those whom this gate can ask, if it has not yet.
     pub async fn wait(&self, id: CallId) -> Result<Arc<Call>, GateError> {
-        if let Some(local) = self.local.as_ref().filter(|_| self.asks.asks_here()) {
-            local.announce_waiting(&self.asks, &local.get(id).await?);
-        }
-        Ok(self.told(self.backend.wait(id).await?).await)
+        let call = match self.local.as_ref().filter(|_| self.asks.asks_here()) {
+            Some(local) => local.wait_asking(&self.asks, id).await?,
+            None => self.backend.wait(id).await?,
+        };
+        Ok(self.told(call).await)
     }
 
     /// Reads a call.
@@ -376,6 +382,8 @@ impl Gate {
         let (fence, unasked) = (running.fence(), running.unasked());
         let body = AssertUnwindSafe(tool.run(running)).catch_unwind();
         let mut outcome = tokio::select! {
+            // A tool that answers at once needs no timer for its lease.
+            biased;
             ended = body => outcome_of(ended),
             why = self.keep_lease(id, fence, lease, since) => Outcome::MayHaveApplied { why },
         };
