@@ -1,5 +1,6 @@
 //! The store for tests and embedding: everything in memory, gone with the process.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::num::NonZero;
 use std::ops::Bound;
@@ -83,7 +84,8 @@ struct Tables {
     halts: HashSet<Option<Arc<str>>>,
     last_checkpoint: Option<EventHash>,
     policy: Option<(Arc<str>, Arc<str>)>,
-    records: BTreeMap<(String, String), Record>,
+    /// By namespace, then by key.
+    records: HashMap<String, BTreeMap<String, Record>>,
     /// Calls that moved in the present transaction.
     rung: Vec<CallId>,
     ring_any: bool,
@@ -344,7 +346,7 @@ impl Tables {
     }
 
     fn live_record(&self, namespace: &str, key: &str, now: Time) -> Option<&Record> {
-        let record = self.records.get(&(namespace.to_owned(), key.to_owned()))?;
+        let record = self.records.get(namespace)?.get(key)?;
         (!is_gone(record, now)).then_some(record)
     }
 }
@@ -500,12 +502,13 @@ impl Store for MemoryStore {
     ) -> Result<Vec<Record>, StoreError> {
         let now = self.clock.now();
         let tables = self.tables();
+        let Some(named) = tables.records.get(namespace) else { return Ok(Vec::new()) };
         let from = match after {
-            Some(after) if after >= prefix => Bound::Excluded((namespace.to_owned(), after.to_owned())),
-            _ => Bound::Included((namespace.to_owned(), prefix.to_owned())),
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
         };
-        let range = tables.records.range((from, Bound::Unbounded));
-        let wanted = range.take_while(|((ns, key), _)| ns == namespace && key.starts_with(prefix));
+        let range = named.range::<str, _>((from, Bound::Unbounded));
+        let wanted = range.take_while(|(key, _)| key.starts_with(prefix));
         Ok(wanted.map(|(_, record)| record).filter(|record| !is_gone(record, now)).take(limit).cloned().collect())
     }
 
@@ -519,10 +522,18 @@ impl Store for MemoryStore {
     ) -> Result<u64, Failure> {
         let now = self.clock.now();
         let mut tables = self.tables();
-        let version = as_expected(tables.live_record(namespace, key, now), expect)? + 1;
+        let named = match tables.records.get_mut(namespace) {
+            Some(named) => named,
+            None => tables.records.entry(namespace.to_owned()).or_default(),
+        };
+        let place = named.entry(key.to_owned());
+        let found = match &place {
+            Entry::Occupied(found) => Some(found.get()).filter(|record| !is_gone(record, now)),
+            Entry::Vacant(_) => None,
+        };
+        let version = as_expected(found, expect)? + 1;
         let expires_at = life.map(|life| now.after(life));
-        let record = Record { key: key.to_owned(), value: value.to_vec(), version, expires_at };
-        tables.records.insert((namespace.to_owned(), key.to_owned()), record);
+        place.insert_entry(Record { key: key.to_owned(), value: value.to_vec(), version, expires_at });
         Ok(version)
     }
 
@@ -530,7 +541,9 @@ impl Store for MemoryStore {
         let now = self.clock.now();
         let mut tables = self.tables();
         as_expected(tables.live_record(namespace, key, now), expect)?;
-        tables.records.remove(&(namespace.to_owned(), key.to_owned()));
+        if let Some(named) = tables.records.get_mut(namespace) {
+            named.remove(key);
+        }
         Ok(())
     }
 
