@@ -76,7 +76,11 @@ impl Stillness {
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.part.doing.send_modify(|doing| doing.count = doing.count.saturating_sub(1));
+        self.part.doing.send_if_modified(|doing| {
+            doing.count = doing.count.saturating_sub(1);
+            // Only who leaves waits for this, and lets nothing more begin before it does.
+            doing.closed && doing.count == 0
+        });
     }
 }
 
