@@ -9,7 +9,7 @@ use countersign::{CallId, Store, Time};
 use crate::error::RunError;
 use crate::model::Usage;
 use crate::session::{Listed, MAIN, SESSIONS};
-use crate::transcript::{Entry, Next, SessionKey, Spent, Stopped, TRANSCRIPTS, Transcript};
+use crate::transcript::{Entry, Next, SessionKey, Spent, Stopped, TRANSCRIPTS, Transcript, entries_of};
 
 /// How far a session has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,9 +107,15 @@ impl SessionReader {
     /// What is written down of a thread from the entry with this number on, oldest first.
     pub async fn entries(&self, thread: &str, from: u32, limit: usize) -> Result<Vec<Entry>, RunError> {
         let prefix = format!("{}/{thread}/", self.key);
-        let after = from.checked_sub(1).map(|before| format!("{prefix}{before:08}"));
-        let records = self.store.records(TRANSCRIPTS, &prefix, after.as_deref(), limit).await?;
-        records.iter().map(read).collect()
+        // The record before may hold two entries, and the second of them is the one asked for.
+        let after = from.checked_sub(2).map(|before| format!("{prefix}{before:08}"));
+        let records = self.store.records(TRANSCRIPTS, &prefix, after.as_deref(), limit.saturating_add(1)).await?;
+        let mut found = Vec::new();
+        for record in &records {
+            let first = record.key.strip_prefix(&prefix).and_then(|number| number.parse().ok()).unwrap_or(from);
+            found.extend((first..).zip(entries_of(record)?).filter(|(number, _)| *number >= from));
+        }
+        Ok(found.into_iter().map(|(_, entry)| entry).take(limit).collect())
     }
 
     /// Its threads by name, so many at most. A child's agents are read from the call that began it.

@@ -7,6 +7,7 @@ use countersign::call::Path;
 use countersign::store::{Expect, Failure};
 use countersign::transition::Rejection;
 use countersign::{Store, Time};
+use futures::{FutureExt as _, TryFutureExt as _};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +16,7 @@ use crate::error::RunError;
 use crate::event::RunEvent;
 use crate::limits;
 use crate::model::{Message, Stop, Usage};
-use crate::run::{self, Run, Thread};
+use crate::run::{self, Run, Spoken, Thread};
 use crate::stillness::Stillness;
 use crate::stream::{Feed, RunHandle, RunStream, Tail};
 use crate::transcript::{Next, SessionKey, Stopped, Transcript};
@@ -239,13 +240,18 @@ impl Session {
         let _turn = self.agent.inner.sessions.enter(&key).await;
         let transcript = self.open(&key, text.is_some()).await?;
         let text = text.filter(|_| !self.message.as_ref().is_some_and(|id| transcript.history.heard(id)));
-        let run = Run::new(self.agent.clone(), self.path.clone(), key, feed, stillness);
+        let run = Run::new(self.agent.clone(), self.path.clone(), key.clone(), feed, stillness);
         let time_left = run::time_left(&run, &transcript.history, text.is_some()).await?;
+        let listing = match self.written {
+            Written::Nothing => Some(self.list(&key).map_ok(drop).boxed()),
+            Written::Perhaps => None,
+        };
+        let said = text.map(|text| Spoken { text, message: self.message.clone(), listing });
         let thread = Thread::main(Arc::clone(&run), transcript)?;
         let driven = tokio::select! {
             biased;
             () = cancel.cancelled() => Err(RunError::Cancelled),
-            driven = thread.go(text, self.message.clone()) => driven,
+            driven = thread.go(said) => driven,
             () = run::out_of_time(time_left) => Err(RunError::TimedOut(self.agent.inner.timeout.unwrap_or_default())),
         };
         if let Some(why) = driven.as_ref().err().and_then(RunError::stops) {
@@ -254,19 +260,26 @@ impl Session {
         driven
     }
 
+    /// Reads the session, and lists it where it is not yet. One whose name was just made up is nobody else's: it is
+    /// listed along with what is said first.
     async fn open(&self, key: &SessionKey, may_begin: bool) -> Result<Transcript, RunError> {
-        let transcript = match self.written {
-            Written::Nothing => Transcript::fresh(self.store(), key, MAIN),
-            Written::Perhaps => Transcript::open(self.store(), key, MAIN).await?,
-        };
-        match transcript.history.next() {
-            Next::Nothing if !may_begin => Err(RunError::NoSession(self.id().into())),
-            Next::Nothing => match self.list(key).await? {
-                Created::Now => Ok(transcript),
-                Created::Before => self.check_owner(key).await.map(|()| transcript),
-            },
-            _ => self.check_owner(key).await.map(|()| transcript),
+        if self.written == Written::Nothing {
+            return Ok(Transcript::fresh(self.store(), key, MAIN));
         }
+        let transcript = Transcript::open(self.store(), key, MAIN).await?;
+        if transcript.history.next() == Next::Nothing && !may_begin {
+            return Err(RunError::NoSession(self.id().into()));
+        }
+        match self.listed(key).await? {
+            Some(listed) => self.check_agent(listed)?,
+            // Nobody has said anything, or whoever did was lost before it was listed, too.
+            None => {
+                if self.list(key).await? == Created::Before {
+                    self.check_owner(key).await?;
+                }
+            }
+        }
+        Ok(transcript)
     }
 
     async fn list(&self, key: &SessionKey) -> Result<Created, RunError> {
@@ -282,12 +295,19 @@ impl Session {
         }
     }
 
-    /// A session goes on with the agent it was begun with: another one would read the history with other tools.
     async fn check_owner(&self, key: &SessionKey) -> Result<(), RunError> {
+        let listed = self.listed(key).await?;
+        self.check_agent(listed.ok_or_else(|| RunError::NoSession(self.id().into()))?)
+    }
+
+    async fn listed(&self, key: &SessionKey) -> Result<Option<Listed>, RunError> {
         let record = self.store().record(SESSIONS, &key.to_string()).await?;
-        let record = record.ok_or_else(|| RunError::NoSession(self.id().into()))?;
-        let listed: Listed =
-            serde_json::from_slice(&record.value).map_err(|error| RunError::Damaged(error.to_string()))?;
+        let read = record.map(|record| serde_json::from_slice(&record.value)).transpose();
+        read.map_err(|error| RunError::Damaged(error.to_string()))
+    }
+
+    /// A session goes on with the agent it was begun with: another one would read the history with other tools.
+    fn check_agent(&self, listed: Listed) -> Result<(), RunError> {
         match listed.agent == *self.agent.name() {
             true => Ok(()),
             false => Err(RunError::OtherAgent { owner: listed.agent, agent: Arc::clone(self.agent.name()) }),

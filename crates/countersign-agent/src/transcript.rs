@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use countersign::store::{Expect, Failure};
+use countersign::store::{Expect, Failure, Record};
 use countersign::transition::Rejection;
 use countersign::{CallId, Store, Time};
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,9 @@ use crate::model::{Given, Message, Said, Stop, Usage};
 
 /// Where transcripts are kept among the store's records.
 pub(crate) const TRANSCRIPTS: &str = "transcript";
+
+/// Room for an entry of common size, so that writing one down does not grow its text step by step.
+const ENTRY_BYTES: usize = 512;
 
 // Tagged from outside, so that JSON inside is read byte for byte.
 /// One thing that happened in a thread, as it is written down.
@@ -272,13 +275,15 @@ pub(crate) struct Transcript {
     store: Arc<dyn Store>,
     prefix: String,
     pub(crate) history: History,
+    /// What is counted and will be written down with the next entry, as one record.
+    unwritten: Option<Vec<u8>>,
 }
 
 impl Transcript {
     /// A thread nobody has written to yet.
     pub(crate) fn fresh(store: &Arc<dyn Store>, session: &SessionKey, thread: &str) -> Transcript {
         let prefix = format!("{session}/{thread}/");
-        Transcript { store: Arc::clone(store), prefix, history: History::default() }
+        Transcript { store: Arc::clone(store), prefix, history: History::default(), unwritten: None }
     }
 
     /// Reads a thread.
@@ -310,10 +315,10 @@ impl Transcript {
                         record.key
                     )));
                 }
-                let damaged = |error| RunError::Damaged(format!("the entry `{}`: {error}", record.key));
-                let entry = serde_json::from_slice(&record.value).map_err(damaged)?;
-                seen(&entry);
-                transcript.history.push(entry);
+                for entry in entries_of(&record)? {
+                    seen(&entry);
+                    transcript.history.push(entry);
+                }
                 after = Some(record.key);
             }
             if whole {
@@ -322,19 +327,52 @@ impl Transcript {
         }
     }
 
-    /// Writes an entry down, then counts it. Where somebody else wrote meanwhile nothing happens.
+    /// Writes an entry down, with the one that was left for it, then counts it. Where somebody else wrote meanwhile
+    /// nothing happens.
     pub(crate) async fn append(&mut self, entry: Entry) -> Result<(), RunError> {
+        let text = self.text_of(&entry)?;
+        self.write(text).await?;
+        self.history.push(entry);
+        Ok(())
+    }
+
+    /// Counts an entry that need not be on disk before the next step: whoever goes on without it finds the same again in
+    /// the calls it is about. It is written down with the next one.
+    pub(crate) fn leave_for_next(&mut self, entry: Entry) -> Result<(), RunError> {
+        self.unwritten = Some(self.text_of(&entry)?);
+        self.history.push(entry);
+        Ok(())
+    }
+
+    /// Writes down what was left for an entry that does not come.
+    pub(crate) async fn flush(&mut self) -> Result<(), RunError> {
+        match self.unwritten.take() {
+            Some(text) => self.put(self.history.turn(), &text).await,
+            None => Ok(()),
+        }
+    }
+
+    fn text_of(&self, entry: &Entry) -> Result<Vec<u8>, RunError> {
         if self.history.entries >= limits::TRANSCRIPT_ENTRIES {
             let most = limits::TRANSCRIPT_ENTRIES;
             return Err(RunError::BadInput(format!("the session has over {most} entries; begin another")));
         }
-        let text = serde_json::to_vec(&entry).map_err(|error| RunError::Damaged(error.to_string()))?;
-        let key = self.key(self.history.entries);
-        match self.store.put_record(TRANSCRIPTS, &key, &text, Expect::Absent, None).await {
-            Ok(_) => {
-                self.history.push(entry);
-                Ok(())
-            }
+        let mut text = Vec::with_capacity(ENTRY_BYTES);
+        serde_json::to_writer(&mut text, entry).map_err(|error| RunError::Damaged(error.to_string()))?;
+        Ok(text)
+    }
+
+    /// One record for both: there is never the later entry without the earlier one.
+    async fn write(&mut self, text: Vec<u8>) -> Result<(), RunError> {
+        match self.unwritten.take() {
+            Some(earlier) => self.put(self.history.turn(), &[b"[", &*earlier, b",", &text, b"]"].concat()).await,
+            None => self.put(self.history.entries, &text).await,
+        }
+    }
+
+    async fn put(&self, entry: u32, text: &[u8]) -> Result<(), RunError> {
+        match self.store.put_record(TRANSCRIPTS, &self.key(entry), text, Expect::Absent, None).await {
+            Ok(_) => Ok(()),
             Err(Failure::Rejected(Rejection::Conflict)) => Err(RunError::Busy),
             Err(failure) => Err(RunError::Gate(failure.into())),
         }
@@ -343,6 +381,15 @@ impl Transcript {
     fn key(&self, entry: u32) -> String {
         format!("{}{entry:08}", self.prefix)
     }
+}
+
+/// The entries of a record: mostly one, and two where they were written at once. Its key has the number of the first.
+pub(crate) fn entries_of(record: &Record) -> Result<Vec<Entry>, RunError> {
+    let read = match record.value.first() {
+        Some(b'[') => serde_json::from_slice(&record.value),
+        _ => serde_json::from_slice(&record.value).map(|entry| vec![entry]),
+    };
+    read.map_err(|error| RunError::Damaged(format!("the entry `{}`: {error}", record.key)))
 }
 
 /// The name of a session among the store's records: whose it is, and its own name, so that no two read alike.
@@ -442,6 +489,42 @@ mod tests {
         assert_eq!((history.spent.turns, history.spent.usage.input), (2, 4));
         history.push(user());
         assert_eq!((history.spent, history.runs, history.children.len()), (Spent::default(), 2, 0));
+    }
+
+    /// What was left for the next entry is written with it, as one record, or by itself where none comes. Either way it
+    /// reads back in its place, and nothing else is ever read.
+    #[tokio::test]
+    async fn what_is_left_for_the_next_entry_is_never_missing_before_it() {
+        let store: Arc<dyn Store> = Arc::new(countersign::memory::MemoryStore::new());
+        let key = SessionKey::new("p", "s");
+        let keys = async || -> Vec<String> {
+            let records = store.records(TRANSCRIPTS, "", None, 100).await.unwrap();
+            records.into_iter().map(|record| record.key.rsplit('/').next().unwrap().to_owned()).collect()
+        };
+        let mut writing = Transcript::open(&store, &key, "main").await.unwrap();
+        for entry in [user(), model(1)] {
+            writing.append(entry).await.unwrap();
+        }
+        writing.leave_for_next(results(&[])).unwrap();
+        assert_eq!((writing.history.next(), writing.history.entries), (Next::Ask, 3));
+        assert_eq!(keys().await, ["00000000", "00000001"]);
+        assert_eq!(Transcript::open(&store, &key, "main").await.unwrap().history.next(), Next::Calls);
+
+        writing.append(model(1)).await.unwrap();
+        assert_eq!(keys().await, ["00000000", "00000001", "00000002"]);
+        let mut read = Transcript::open(&store, &key, "main").await.unwrap();
+        assert_eq!((read.history.next(), read.history.entries), (Next::Calls, 4));
+        assert_eq!(read.history.messages, writing.history.messages);
+
+        writing.leave_for_next(results(&[])).unwrap();
+        writing.flush().await.unwrap();
+        writing.flush().await.unwrap();
+        assert_eq!(keys().await, ["00000000", "00000001", "00000002", "00000004"]);
+        read.leave_for_next(results(&[])).unwrap();
+        assert!(matches!(read.append(model(0)).await, Err(RunError::Busy)), "another driver was there");
+        let mut read = Transcript::open(&store, &key, "main").await.unwrap();
+        read.append(model(0)).await.unwrap();
+        assert_eq!((read.history.next(), read.history.entries), (Next::Done, 6));
     }
 
     #[test]

@@ -14,21 +14,24 @@ use crate::stillness::Stillness;
 pub(super) async fn run_to_end(
     gate: &Gate,
     tool: &dyn Tool,
-    call: &Call,
+    mut call: Arc<Call>,
     stillness: &Stillness,
 ) -> Result<Arc<Call>, GateError> {
-    let id = call.id;
-    if call.state == CallState::Pending {
-        // A run that waits for people may be left; one whose tool runs may not.
-        gate.wait(id).await?;
-    }
     loop {
+        if call.state == CallState::Pending {
+            // A run that waits for people may be left; one whose tool runs may not.
+            call = gate.wait(call.id).await?;
+        }
+        if has_ended(&call) {
+            return verified(gate, tool, call).await;
+        }
         let busy = stillness.begin().await;
-        let call = gate.resume(tool, id).await?;
+        call = gate.take_up(tool, call).await?;
         drop(busy);
-        match call.state {
-            CallState::Executing => elsewhere(gate, &call).await?,
-            _ => return verified(gate, tool, call).await,
+        if call.state == CallState::Executing {
+            elsewhere(gate, &call).await?;
+            // Not only read: whoever finds that it has ended tells the after-hooks.
+            call = gate.wait(call.id).await?;
         }
     }
 }
@@ -150,8 +153,9 @@ fn resolved(call: &Call, outcome: Option<&Outcome>, wording: &Wording) -> (Arc<s
 
 /// A text is given as it is, everything else as JSON.
 pub(super) fn text_of(json: &Json) -> Arc<str> {
-    match json.read::<String>() {
-        Ok(text) => text.into(),
-        Err(_) => json.as_str().into(),
+    let text = json.as_str();
+    match text.starts_with('"').then(|| json.read::<String>()) {
+        Some(Ok(inner)) => inner.into(),
+        Some(Err(_)) | None => text.into(),
     }
 }

@@ -7,7 +7,7 @@ use countersign::call::Path;
 use countersign::limits::{AGENT_DEPTH, NAME_BYTES, PAGE_ROWS};
 use countersign::store::CallFilter;
 use countersign::verdict::OnExpired;
-use countersign::{Call, CallId, CallState, Gate, Proposal, Refusal, RefusalKind};
+use countersign::{Call, CallId, CallState, Claimed, Gate, Proposal, Refusal, RefusalKind, ToolId};
 use tokio::task::JoinSet;
 
 use super::call::{end_without_tool, has_ended, run_by_client, run_to_end, verified, words};
@@ -55,6 +55,8 @@ struct Ending {
 /// What else follows from the end of a call.
 enum Then {
     Nothing,
+    /// A child worked on it: what came of that is not in the call.
+    Answered,
     HandOver(Arc<str>),
     Background(Started),
 }
@@ -64,6 +66,7 @@ impl Thread {
     pub(super) async fn end_calls(&mut self) -> Result<(), RunError> {
         let turn = Arc::new(Turn::of(self).await?);
         let endings = match self.agent.inner.batch {
+            _ if turn.wanted.len() == 1 => turn.one_by_one().await?,
             Batch::Independent => together(&turn, turn.begin_all().await?).await?,
             Batch::Barrier => {
                 let begun = turn.begin_all().await?;
@@ -79,20 +82,27 @@ impl Thread {
     async fn conclude(&mut self, endings: Vec<Ending>) -> Result<(), RunError> {
         let (mut given, mut calls, mut started) = (Vec::with_capacity(endings.len()), Vec::new(), Vec::new());
         let (mut agent, mut spent, mut stops) = (None, Spent::default(), None);
+        let mut all_in_calls = true;
         for ending in endings {
             given.push(ending.given);
             calls.push(ending.call);
             spent += ending.spent;
             stops = stops.or(ending.stops);
+            all_in_calls &= matches!(ending.then, Then::Nothing);
             match ending.then {
-                Then::Nothing => {}
+                Then::Nothing | Then::Answered => {}
                 Then::HandOver(to) => agent = Some(to),
                 Then::Background(child) => started.push(child),
             }
         }
         let handed = agent.clone();
         let begun = started.clone();
-        self.transcript.append(Entry::Results { given, calls, agent, started, spent }).await?;
+        let results = Entry::Results { given, calls, agent, started, spent };
+        // What the model reads of a call that ended is in the store with the call, and would be found there again.
+        match all_in_calls && stops.is_none() {
+            true => self.transcript.leave_for_next(results)?,
+            false => self.transcript.append(results).await?,
+        }
         self.resumed = false;
         if let Some(to) = handed {
             self.hand_over(&to)?;
@@ -143,7 +153,7 @@ impl Turn {
     async fn one_by_one(&self) -> Result<Vec<Ending>, RunError> {
         let mut endings = Vec::with_capacity(self.wanted.len());
         for (index, wanted) in self.wanted.iter().enumerate() {
-            let begun = self.begin(index, wanted).await?;
+            let begun = self.begin_alone(index, wanted).await?;
             endings.push(self.end(wanted, begun).await?);
         }
         Ok(endings)
@@ -164,6 +174,25 @@ impl Turn {
             (None, _) => self.gate.refuse_unknown(proposal).await?,
         };
         Ok(Begun { call, slot })
+    }
+
+    /// Proposes a call that no other waits for. Where it is allowed, its proposal is its claim, and it runs at once.
+    async fn begin_alone(&self, index: usize, wanted: &Wanted) -> Result<Begun, RunError> {
+        let key = self.key(index);
+        let may_claim = |slot: &&Arc<Slot>| {
+            let is_new = !self.earlier.contains_key(&key) && self.refused_before_asking(index, slot).is_none();
+            is_new && !matches!(slot.kind, Kind::Client)
+        };
+        let Some(slot) = self.listing.find(&wanted.name).filter(may_claim) else {
+            return self.begin(index, wanted).await;
+        };
+        let proposal = self.proposal(wanted, Some(slot), key);
+        let _busy = self.stillness.begin().await;
+        let call = match self.gate.submit_and_claim(&*slot.tool, proposal).await? {
+            Claimed::Permit(permit) => self.gate.run(permit, &*slot.tool).await?,
+            Claimed::Not(call) => call,
+        };
+        Ok(Begun { call, slot: Some(Arc::clone(slot)) })
     }
 
     /// A thread goes over to one agent at a time, agents nest only so deep, and a client's tool needs a client. Nobody is
@@ -188,12 +217,18 @@ impl Turn {
     fn proposal(&self, wanted: &Wanted, slot: Option<&Slot>, key: Arc<str>) -> Proposal {
         // Some models write nothing at all for "no arguments".
         let arguments = if wanted.arguments.trim().is_empty() { "{}" } else { &wanted.arguments };
-        let mut proposal = Proposal::new(speakable(&wanted.name), arguments).path(self.path.clone()).key(key);
-        if let Some(slot) = slot {
-            proposal.tool = slot.tool.definition().tool.clone();
+        Proposal {
+            tool: match slot {
+                Some(slot) => slot.tool.definition().tool.clone(),
+                None => ToolId::local(speakable(&wanted.name)),
+            },
+            arguments: arguments.to_owned(),
+            path: self.path.clone(),
+            key: Some(key),
+            label: Some(Arc::clone(&wanted.label)).filter(|label| label.len() <= NAME_BYTES),
+            hint: None,
+            payload: None,
         }
-        proposal.label = Some(Arc::clone(&wanted.label)).filter(|label| label.len() <= NAME_BYTES);
-        proposal
     }
 
     /// Brings one call to its end, and whatever it began with it.
@@ -203,7 +238,7 @@ impl Turn {
         let call = match &slot {
             Some(slot) if before_us && has_ended(&call) => verified(&self.gate, &*slot.tool, call).await?,
             Some(slot) if matches!(slot.kind, Kind::Client) => run_by_client(&self.gate, &*slot.tool, call.id).await?,
-            Some(slot) => run_to_end(&self.gate, &*slot.tool, &call, &self.stillness).await?,
+            Some(slot) => run_to_end(&self.gate, &*slot.tool, call, &self.stillness).await?,
             None => end_without_tool(&self.gate, call).await?,
         };
         let (text, is_error) = words(&call, &self.agent.inner.wording);
@@ -227,6 +262,7 @@ impl Turn {
                 let answer = self.child(lead, call)?.work(Some(call)).await?;
                 ending.given.text = answer.for_a_model();
                 ending.spent = answer.spent;
+                ending.then = Then::Answered;
             }
             Kind::Background(lead) => {
                 self.child(lead, call)?.write_task_down(call).await?;
@@ -280,15 +316,10 @@ impl Ending {
     }
 }
 
-/// All at once; a single one without a task of its own. Results come in the order of the calls.
+/// All at once. Results come in the order of the calls.
 ///
 /// An error waits for the tools that run beside it, but not for people: what they have not decided yet stays open.
-async fn together(turn: &Arc<Turn>, mut begun: Vec<Begun>) -> Result<Vec<Ending>, RunError> {
-    if let ([wanted], 1) = (turn.wanted.as_slice(), begun.len())
-        && let Some(only) = begun.pop()
-    {
-        return Ok(vec![turn.end(wanted, only).await?]);
-    }
+async fn together(turn: &Arc<Turn>, begun: Vec<Begun>) -> Result<Vec<Ending>, RunError> {
     let mut tasks = JoinSet::new();
     for (index, begun) in begun.into_iter().enumerate() {
         let turn = Arc::clone(turn);

@@ -9,7 +9,7 @@ use countersign::{Call, CallId, Gate};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
-use super::{Answer, Run, Thread};
+use super::{Answer, Run, Spoken, Thread};
 use crate::agent::Agent;
 use crate::error::RunError;
 use crate::event::{Place, RunEvent};
@@ -52,7 +52,7 @@ impl Child {
         async move {
             let mut thread = self.open().await?;
             if let (Next::Nothing, Some(task)) = (thread.transcript.history.next(), task) {
-                thread.begin(task, None).await?;
+                thread.begin(Spoken { text: task, message: None, listing: None }).await?;
             }
             let run = Arc::clone(&thread.run);
             run.tell(|| RunEvent::ChildBegan { place: Arc::clone(&thread.place) });

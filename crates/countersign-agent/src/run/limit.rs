@@ -132,7 +132,7 @@ impl Thread {
         // What was used by now is no part of the question: after a restart it may be another number.
         proposal.payload = Json::of(&serde_json::json!({"used": reached.used})).ok();
         let call = self.gate.submit(&tool, proposal).await?;
-        let call = run_to_end(&self.gate, &tool, &call, &self.stillness).await?;
+        let call = run_to_end(&self.gate, &tool, call, &self.stillness).await?;
         Ok(call.state == CallState::Succeeded)
     }
 }

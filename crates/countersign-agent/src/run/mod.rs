@@ -2,7 +2,7 @@
 //!
 //! `ask the model → bring its calls to their ends → ask again`. Every step is written down before the next begins, and
 //! every call goes through the gate under a name of its own place, so a step that is taken again after a restart is the
-//! same step.
+//! same step. The ends of calls are in the store with the calls; as an entry they are written along with the next one.
 
 mod call;
 mod calls;
@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use countersign::Gate;
 use countersign::call::Path;
+use futures::future::BoxFuture;
 use tokio::task::JoinSet;
 
 pub(crate) use cancel::settle;
@@ -82,6 +83,16 @@ pub(crate) struct Thread {
     background: JoinSet<Result<delegate::Ended, RunError>>,
 }
 
+/// What a run begins with.
+pub(crate) struct Spoken<'a> {
+    /// What was said.
+    pub(crate) text: Arc<str>,
+    /// The sender's name for it.
+    pub(crate) message: Option<Arc<str>>,
+    /// Lists the session, where that is still to be done.
+    pub(crate) listing: Option<BoxFuture<'a, Result<(), RunError>>>,
+}
+
 /// How a thread ended well.
 pub(crate) struct Answer {
     text: Arc<str>,
@@ -134,15 +145,15 @@ impl Thread {
     }
 
     /// Drives the session's own thread: what was left open, then what is said now, then until it is done.
-    pub(crate) async fn go(mut self, text: Option<Arc<str>>, message: Option<Arc<str>>) -> Result<Reply, RunError> {
-        let gone = self.go_on(text, message).await;
+    pub(crate) async fn go(mut self, said: Option<Spoken<'_>>) -> Result<Reply, RunError> {
+        let gone = self.go_on(said).await;
         self.when_still(gone).await
     }
 
-    async fn go_on(&mut self, text: Option<Arc<str>>, message: Option<Arc<str>>) -> Result<Reply, RunError> {
-        if let Some(text) = text {
+    async fn go_on(&mut self, said: Option<Spoken<'_>>) -> Result<Reply, RunError> {
+        if let Some(said) = said {
             self.close_what_is_open().await?;
-            self.begin(text, message).await?;
+            self.begin(said).await?;
         }
         let path = self.run.path.clone();
         let Answer { text, spent, stop } = self.drive().await?;
@@ -172,9 +183,11 @@ impl Thread {
     }
 
     /// Gives an error back once nothing of the thread is being done: a tool that is left in the middle is in doubt.
-    async fn when_still<T>(&self, ended: Result<T, RunError>) -> Result<T, RunError> {
+    async fn when_still<T>(&mut self, ended: Result<T, RunError>) -> Result<T, RunError> {
         if ended.is_err() {
             self.stillness.close().await;
+            // Whoever reads the session meanwhile finds it whole. Whoever goes on with it would find the same again.
+            let _ = self.transcript.flush().await;
         }
         ended
     }
@@ -197,7 +210,8 @@ impl Thread {
     }
 
     /// Begins a run: a user said something, or a parent gave a task.
-    async fn begin(&mut self, text: Arc<str>, message: Option<Arc<str>>) -> Result<(), RunError> {
+    async fn begin(&mut self, said: Spoken<'_>) -> Result<(), RunError> {
+        let Spoken { text, message, listing } = said;
         if &*self.place.thread == MAIN {
             self.run_name = format!("r{}", self.transcript.history.runs + 1).into();
             self.run.meter.reset();
@@ -207,7 +221,12 @@ impl Thread {
             None => None,
         };
         self.resumed = false;
-        self.transcript.append(Entry::User { text, run: Arc::clone(&self.run_name), at, message }).await
+        let begun = self.transcript.append(Entry::User { text, run: Arc::clone(&self.run_name), at, message });
+        match listing {
+            // Side by side, so that one commit has both.
+            Some(listing) => futures::try_join!(listing, begun).map(|_| ()),
+            None => begun.await,
+        }
     }
 
     /// Whose calls this thread makes.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use countersign::{Definition, Json};
-use countersign_agent::{Created, Entry, RunError, SessionReader, Standing, Stopped, every_session};
+use countersign_agent::{Created, Entry, RunError, RunLimits, SessionReader, Standing, Stopped, every_session};
 use tokio::sync::Notify;
 
 use crate::bed::{ALLOW, ASK, Bed, Script, calls, says};
@@ -101,4 +101,56 @@ async fn a_session_is_created_once_and_outlined_by_anybody() {
     assert_eq!(all.iter().map(|(owner, listed)| (&**owner, &*listed.session)).collect::<Vec<_>>(), [("local", "s")]);
     let threads = reader.threads(10).await.unwrap();
     assert_eq!(threads.iter().map(|thread| &*thread.thread).collect::<Vec<_>>(), ["main"]);
+}
+
+/// Results are written with the answer after them; a reader finds each entry by its number all the same.
+#[tokio::test]
+async fn a_page_may_begin_and_end_between_entries_that_were_written_at_once() {
+    let bed = Bed::new(ALLOW);
+    let script = Script::new([calls([("send", "{}")]), calls([("send", "{}")]), says("done")]);
+    bed.agent(&script).session("s").run("go").await.unwrap();
+    let reader = reader(&bed).await;
+    let all = reader.entries("main", 0, 100).await.unwrap();
+    let expected = ["user", "model", "results", "model", "results", "model"];
+    assert_eq!(all.iter().map(kind).collect::<Vec<_>>(), expected);
+    for from in 0..=all.len() {
+        for limit in 0..=all.len() {
+            let page = reader.entries("main", u32::try_from(from).unwrap(), limit).await.unwrap();
+            let expected: Vec<Entry> = all.iter().skip(from).take(limit).cloned().collect();
+            assert_eq!(page, expected, "{limit} from {from}");
+        }
+    }
+}
+
+fn kind(entry: &Entry) -> &'static str {
+    match entry {
+        Entry::User { .. } => "user",
+        Entry::Model { .. } => "model",
+        Entry::Results { .. } => "results",
+        _ => "another",
+    }
+}
+
+/// B108: whoever began a session may be lost when what was said first is written down and the session is not listed yet.
+#[tokio::test]
+async fn a_session_that_was_never_listed_goes_on() {
+    let bed = Bed::new(ALLOW);
+    let said = br#"{"user":{"text":"go","run":"r1"}}"#;
+    let absent = countersign::store::Expect::Absent;
+    bed.gate.store().put_record("transcript", "local/s/main/00000000", said, absent, None).await.unwrap();
+    let agent = bed.agent(&Script::new([says("done")]));
+    assert!(agent.session("t").resume().await.is_err(), "nothing was said there");
+    assert_eq!(&*agent.resume("s").await.unwrap().text, "done");
+    assert_eq!(reader(&bed).await.listed().agent, *agent.name());
+}
+
+/// A model that does not answer leaves a session in which all that was done can be read.
+#[tokio::test]
+async fn a_run_that_fails_leaves_its_results_on_record() {
+    let bed = Bed::new(ALLOW);
+    let script = Script::new([calls([("send", "{}")])]);
+    let agent = bed.agent_with(&script, |builder| builder.limits(RunLimits { turns: 1, ..RunLimits::default() }));
+    assert!(matches!(agent.session("s").run("go").await, Err(RunError::Limit { .. })));
+    let entries = reader(&bed).await.entries("main", 0, 100).await.unwrap();
+    assert_eq!(entries.iter().map(kind).collect::<Vec<_>>(), ["user", "model", "results", "another"]);
 }
