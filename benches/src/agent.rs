@@ -19,6 +19,7 @@ use serde::Deserialize;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinSet;
 
 use crate::core::{Goal, compared, nanoseconds_each};
 use crate::figure::Figure;
@@ -31,6 +32,8 @@ const WORDS: usize = 900;
 const CALLS: u32 = 10_000;
 /// Calls of a long conversation.
 const MANY: u32 = 50;
+/// Conversations that go on side by side, as on a server.
+const CROWD: u32 = 64;
 
 /// What the rival took, by the name of the figure, in microseconds.
 type Baselines = HashMap<String, f64>;
@@ -121,6 +124,33 @@ impl Bed {
         Ok(())
     }
 
+    /// A crowd of conversations side by side, with somebody for each hold who approves it as it opens.
+    async fn converse_side_by_side(&mut self) -> Result<()> {
+        let mut runs = JoinSet::new();
+        for _ in 0..CROWD {
+            let agent = self.agent.clone();
+            runs.spawn(async move { agent.run("Write it down").await });
+        }
+        let mut decisions = JoinSet::new();
+        while !runs.is_empty() {
+            tokio::select! {
+                Some(reply) = runs.join_next() => {
+                    let reply = reply??;
+                    ensure!(&*reply.text == "Done.", "the agent said `{}`", reply.text);
+                }
+                Some(hold) = self.holds.recv() => {
+                    let gate = self.agent.gate().clone();
+                    decisions.spawn(async move {
+                        let decision = hold.decision(Who::person("ann"), "bench", Answer::approve());
+                        gate.decide(hold.id, decision).await
+                    });
+                }
+                Some(decided) = decisions.join_next() => drop(decided??),
+            }
+        }
+        Ok(())
+    }
+
     /// The best of several samples, in microseconds a call, by a clock that counts seconds.
     fn measure(mut self, runtime: &Runtime, calls: u32, clock: impl Fn() -> Result<f64>) -> Result<f64> {
         let mut best = f64::MAX;
@@ -160,7 +190,21 @@ fn on_sqlite(runtime: &Runtime, rival: &Baselines) -> Result<Vec<Figure>> {
     Ok(vec![
         figure("durable gated agent cycle on SQLite, over adk-rs", measure(1, 20)?, "durable"),
         figure("the same durable, each of 50 calls of one run", measure(MANY, MANY)?, "durable of many"),
+        bare("durable gated agent cycle on SQLite, each of 64 runs side by side", side_by_side(runtime)?, "us"),
     ])
+}
+
+/// The best of several samples, in microseconds a call.
+fn side_by_side(runtime: &Runtime) -> Result<f64> {
+    let folder = TempDir::new()?;
+    let mut bed = Bed::new(runtime.block_on(open(&folder))?, Policy::ask_all(), 1)?;
+    let mut best = f64::MAX;
+    for _ in 0..5 {
+        let begin = Instant::now();
+        runtime.block_on(bed.converse_side_by_side())?;
+        best = best.min(begin.elapsed().as_secs_f64() / f64::from(CROWD));
+    }
+    Ok(best * 1e6)
 }
 
 async fn open(folder: &TempDir) -> Result<Arc<dyn Store>> {
