@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use axum::extract::{MatchedPath, Request};
+use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 use tracing::Span;
 
@@ -25,8 +25,11 @@ const METHOD_LETTERS: usize = 10;
 pub(crate) struct Metrics {
     /// What the event log tells.
     pub(crate) log: Arc<LogCounts>,
-    requests: Mutex<HashMap<(Method, StatusCode), BTreeMap<String, u64>>>,
+    requests: Mutex<HashMap<(Method, StatusCode), Routes>>,
 }
+
+/// How often each route was asked for.
+type Routes = BTreeMap<&'static str, u64>;
 
 /// What stands at this moment.
 pub(crate) struct Gauges {
@@ -43,17 +46,16 @@ pub(crate) struct Gauges {
 /// A request that is being answered, to be counted and traced by its route, never by its path.
 pub(crate) struct Counting {
     method: Method,
-    route: Option<MatchedPath>,
+    route: Option<&'static str>,
     begun: Instant,
     span: Span,
 }
 
 impl Counting {
-    /// Begins with a request.
-    pub(crate) fn begin(request: &Request) -> Counting {
-        let route = request.extensions().get::<MatchedPath>().cloned();
+    /// Begins with a request for a route.
+    pub(crate) fn begin(request: &Request, route: Option<&'static str>) -> Counting {
         let method = short(request.method());
-        let span = trace::request(&method, route.as_ref().map(MatchedPath::as_str));
+        let span = trace::request(&method, route);
         Counting { method, route, begun: Instant::now(), span }
     }
 
@@ -66,7 +68,7 @@ impl Counting {
     pub(crate) fn end(self, metrics: &Metrics, status: StatusCode) {
         let Counting { method, route, begun, span } = self;
         trace::answered(&span, status);
-        let route = route.as_ref().map_or(PAGE, MatchedPath::as_str);
+        let route = route.unwrap_or(PAGE);
         let micros = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
         tracing::debug!(%method, route, status = status.as_u16(), micros, "answered");
         metrics.add(route, method, status);
@@ -80,19 +82,13 @@ fn short(method: &Method) -> Method {
 }
 
 impl Metrics {
-    fn add(&self, route: &str, method: Method, status: StatusCode) {
+    fn add(&self, route: &'static str, method: Method, status: StatusCode) {
         let Ok(mut requests) = self.requests.lock() else { return };
         let key = (method, status);
         if requests.len() >= limits::COUNTED && !requests.contains_key(&key) {
             return;
         }
-        let routes = requests.entry(key).or_default();
-        match routes.get_mut(route) {
-            Some(count) => *count += 1,
-            None => {
-                routes.insert(route.to_owned(), 1);
-            }
-        }
+        *requests.entry(key).or_default().entry(route).or_default() += 1;
     }
 
     /// The text Prometheus reads.
@@ -113,10 +109,10 @@ impl Metrics {
     }
 
     /// The counts in a fixed order.
-    fn counted(&self) -> BTreeMap<(String, String, u16), u64> {
+    fn counted(&self) -> BTreeMap<(&'static str, String, u16), u64> {
         let Ok(requests) = self.requests.lock() else { return BTreeMap::new() };
         let counts = requests.iter().flat_map(|((method, status), routes)| {
-            let key = move |route: &String| (route.clone(), method.to_string(), status.as_u16());
+            let key = move |route: &'static str| (route, method.to_string(), status.as_u16());
             routes.iter().map(move |(route, count)| (key(route), *count))
         });
         counts.collect()

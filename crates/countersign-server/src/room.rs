@@ -7,12 +7,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-use tokio::sync::watch;
+use futures::task::AtomicWaker;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 /// One part in so many is kept from any single address, so that no machine takes all the room, this one neither.
 const KEPT_FREE: usize = 8;
@@ -37,9 +38,43 @@ pub(crate) struct Place {
     pub(crate) peer: SocketAddr,
     address: IpAddr,
     standing: AtomicU8,
-    /// Requests that are open, and since when that has been so.
-    open: watch::Sender<(usize, Instant)>,
-    cut: CancellationToken,
+    entered: Instant,
+    /// Requests that are open.
+    open: AtomicUsize,
+    /// Since when that has been so, in microseconds after the connection came in.
+    since: AtomicU64,
+    /// It is gone.
+    pub(crate) cut: Signal,
+    /// It is to end when what was begun on it is done.
+    pub(crate) ending: Signal,
+}
+
+/// Something to be told to a connection, once. It is looked at whenever the connection moves, so looking takes no lock.
+#[derive(Default)]
+pub(crate) struct Signal {
+    given: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl Signal {
+    fn give(&self) {
+        self.given.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    /// Whether it was given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.given.load(Ordering::Acquire)
+    }
+
+    /// Ready if it was given; else the one who asks, and nobody who asked before, is woken when it is.
+    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<()> {
+        if !self.is_given() {
+            self.waker.register(context.waker());
+        }
+        // Looked at once more: it may have been given before anybody was there to wake.
+        if self.is_given() { Poll::Ready(()) } else { Poll::Pending }
+    }
 }
 
 /// A connection's stay. Ends when dropped.
@@ -85,8 +120,11 @@ impl Room {
             peer,
             address,
             standing: AtomicU8::new(Standing::Stranger as u8),
-            open: watch::Sender::new((0, Instant::now())),
-            cut: CancellationToken::new(),
+            entered: Instant::now(),
+            open: AtomicUsize::new(0),
+            since: AtomicU64::new(0),
+            cut: Signal::default(),
+            ending: Signal::default(),
         });
         inside.entered += 1;
         inside.places.insert(place.number, Arc::clone(&place));
@@ -98,6 +136,13 @@ impl Room {
     pub(crate) fn make_room(&self) {
         if let Ok(mut inside) = self.inside.lock() {
             inside.cut_one(|_| true);
+        }
+    }
+
+    /// Tells every connection to end when what was begun on it is done.
+    pub(crate) fn end(&self) {
+        if let Ok(inside) = self.inside.lock() {
+            inside.places.values().for_each(|place| place.ending.give());
         }
     }
 
@@ -118,7 +163,7 @@ impl Inside {
         let missed = self.places.values().filter(|place| among(place));
         let missed = missed.filter_map(|place| Some((place.missed()?, place.number)));
         let (_, number) = missed.min()?;
-        self.leave(number)?.cut.cancel();
+        self.leave(number)?.cut.give();
         Some(())
     }
 
@@ -148,36 +193,41 @@ impl Place {
 
     /// A request begins that ends with the connection.
     pub(crate) fn stay_open(&self) {
-        self.open.send_modify(|(open, since)| (*open, *since) = (*open + 1, Instant::now()));
+        self.open.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Resolves when the connection is cut.
-    pub(crate) fn cut(&self) -> CancellationToken {
-        self.cut.clone()
+    /// INVARIANT: the moment is noted before the request counts as closed, so whoever sees that none is open sees since
+    /// when.
+    fn close(&self) {
+        let since = u64::try_from(self.entered.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.since.store(since, Ordering::Release);
+        self.open.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Resolves when no request was open for so long.
-    pub(crate) async fn idle_for(&self, span: std::time::Duration) {
-        let mut open = self.open.subscribe();
+    /// Resolves when no request was open for so long. It looks only when that may be so: a timer set anew for every
+    /// request would cost a busy server its share.
+    pub(crate) async fn idle_for(&self, span: Duration) {
         loop {
-            let (count, since) = *open.borrow_and_update();
-            let idle = async {
-                match count {
-                    0 => tokio::time::sleep_until(since + span).await,
-                    _ => std::future::pending().await,
-                }
+            let left = match self.open.load(Ordering::Acquire) {
+                0 => span.saturating_sub(self.entered.elapsed().saturating_sub(self.since())),
+                _ => span,
             };
-            tokio::select! {
-                () = idle => return,
-                changed = open.changed() => if changed.is_err() { return },
+            if left.is_zero() {
+                return;
             }
+            tokio::time::sleep(left).await;
         }
+    }
+
+    /// When a request was last open, counted from when the connection came in.
+    fn since(&self) -> Duration {
+        Duration::from_micros(self.since.load(Ordering::Acquire))
     }
 
     /// How much it would be missed; none if it must not be cut.
     fn missed(&self) -> Option<u8> {
         let standing = self.standing.load(Ordering::Relaxed);
-        match self.open.borrow().0 {
+        match self.open.load(Ordering::Acquire) {
             0 => Some(standing),
             _ if standing == Standing::Overseer as u8 => None,
             _ => Some(standing + Standing::Overseer as u8 + 1),
@@ -187,7 +237,7 @@ impl Place {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.open.send_modify(|(open, since)| (*open, *since) = (open.saturating_sub(1), Instant::now()));
+        self.0.close();
     }
 }
 
@@ -237,7 +287,7 @@ mod tests {
             newcomer.place.stands(Standing::Overseer);
             open.push(newcomer.place.open());
             std::mem::forget(newcomer);
-            let cut: Vec<usize> = (0..8).filter(|n| place(*n).cut.is_cancelled()).collect();
+            let cut: Vec<usize> = (0..8).filter(|n| place(*n).cut.is_given()).collect();
             assert!(cut.contains(&expected), "{expected} of {cut:?}");
             assert_eq!(cut.len(), n + 1);
         }
@@ -252,7 +302,7 @@ mod tests {
             assert_eq!(stays.len(), 20, "the older ones go");
             assert_eq!(room.inside.lock().unwrap().places.len(), most, "{address}");
             let other = room.enter(peer("10.0.0.2")).unwrap();
-            assert_eq!(stays.iter().filter(|stay| stay.place.cut.is_cancelled()).count(), 20 - most);
+            assert_eq!(stays.iter().filter(|stay| stay.place.cut.is_given()).count(), 20 - most);
             drop((stays, other));
             assert!(room.inside.lock().unwrap().by_address.is_empty());
         }
@@ -262,6 +312,6 @@ mod tests {
     fn a_network_of_ipv6_is_one_address() {
         let room = Room::for_most(16);
         let stays: Vec<Stay> = (1..9).map(|n| room.enter(peer(&format!("[2001:db8::{n}]"))).unwrap()).collect();
-        assert_eq!(stays.iter().filter(|stay| !stay.place.cut.is_cancelled()).count(), 2);
+        assert_eq!(stays.iter().filter(|stay| !stay.place.cut.is_given()).count(), 2);
     }
 }

@@ -1,7 +1,7 @@
 //! Listening: where it may, with TLS where it must, and to the last request when it ends.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -10,21 +10,20 @@ use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::ConnectInfo;
-use axum::{BoxError, Router, http};
+use axum::{BoxError, http};
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::{http1, http2};
-use hyper::service::{Service as _, service_fn};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::limits;
 use crate::room::{Open, Place, Room, Stay};
+use crate::server::Site;
 
 /// Who is at the other end.
 #[derive(Clone)]
@@ -136,8 +135,8 @@ fn is_of_one(error: &io::Error) -> bool {
 }
 
 /// Serves until told to end, then lets open requests finish, but not for ever.
-pub(crate) async fn serve(door: Door, router: Router, end: impl Future<Output = ()>) {
-    let ending = CancellationToken::new();
+pub(crate) async fn serve(door: Door, site: Site, end: impl Future<Output = ()>) {
+    let site = Arc::new(site);
     let mut attended = JoinSet::new();
     tokio::pin!(end);
     loop {
@@ -145,12 +144,12 @@ pub(crate) async fn serve(door: Door, router: Router, end: impl Future<Output = 
             () = &mut end => break,
             Some(_) = attended.join_next() => {}
             (stream, stay) = door.accept() => {
-                attended.spawn(attend(stream, stay, door.tls.clone(), router.clone(), ending.clone()));
+                attended.spawn(attend(stream, stay, door.tls.clone(), Arc::clone(&site)));
             }
         }
     }
+    door.room.end();
     drop(door);
-    ending.cancel();
     let drained = async { while attended.join_next().await.is_some() {} };
     if tokio::time::timeout(limits::DRAIN_WITHIN, drained).await.is_err() {
         tracing::warn!("some requests did not finish in time and were cut");
@@ -158,36 +157,39 @@ pub(crate) async fn serve(door: Door, router: Router, end: impl Future<Output = 
 }
 
 /// Speaks on one connection until either side ends it. Handshakes are done here, so a slow one keeps nobody waiting.
-async fn attend(stream: TcpStream, stay: Stay, tls: Option<TlsAcceptor>, router: Router, ending: CancellationToken) {
+async fn attend(stream: TcpStream, stay: Stay, tls: Option<TlsAcceptor>, site: Arc<Site>) {
     let _ = stream.set_nodelay(true);
     let place = Arc::clone(&stay.place);
-    let stream = Stream::new(stream, stay);
-    let Some(tls) = tls else { return by_http1(stream, place, router, ending).await };
+    let stream = Stream { tcp: stream, stay };
+    let Some(tls) = tls else { return by_http1(stream, place, site).await };
     match tokio::time::timeout(limits::HANDSHAKE_WITHIN, tls.accept(stream)).await {
-        Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
-            by_http2(stream, place, router, ending).await;
-        }
-        Ok(Ok(stream)) => by_http1(stream, place, router, ending).await,
+        Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => by_http2(stream, place, site).await,
+        Ok(Ok(stream)) => by_http1(stream, place, site).await,
         Ok(Err(_)) | Err(_) => {}
     }
 }
 
-async fn by_http1(stream: impl Wire, place: Arc<Place>, router: Router, ending: CancellationToken) {
+async fn by_http1(stream: impl Wire, place: Arc<Place>, site: Arc<Site>) {
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(limits::HEADERS_WITHIN).max_buf_size(limits::HEADER_BYTES);
-    let service = service_fn(move |request| answer(request, &place, &router));
+    // Headers that do not come in time are a connection that is idle for too long. The builder's own timeout would set
+    // a timer for every request.
+    builder.header_read_timeout(None).max_buf_size(limits::HEADER_BYTES);
+    let served = Arc::clone(&place);
+    let service = service_fn(move |request| answer(request, &served, &site));
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
     // What goes wrong on a connection ends it; whoever asked asks again.
     let _ = tokio::select! {
+        biased;
         served = connection.as_mut() => served,
-        () = ending.cancelled() => {
+        () = place.idle_for(limits::HEADERS_WITHIN) => return,
+        () = poll_fn(|context| place.ending.poll(context)) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
     };
 }
 
-async fn by_http2(stream: impl Wire, place: Arc<Place>, router: Router, ending: CancellationToken) {
+async fn by_http2(stream: impl Wire, place: Arc<Place>, site: Arc<Site>) {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -196,13 +198,14 @@ async fn by_http2(stream: impl Wire, place: Arc<Place>, router: Router, ending: 
         .max_concurrent_streams(limits::REQUESTS_PER_CONNECTION)
         .max_header_list_size(u32::try_from(limits::HEADER_BYTES).unwrap_or(u32::MAX));
     let served = Arc::clone(&place);
-    let service = service_fn(move |request| answer(request, &served, &router));
+    let service = service_fn(move |request| answer(request, &served, &site));
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let _ = tokio::select! {
+        biased;
         served = connection.as_mut() => served,
         // Pings keep a connection open whose other end is alive and says nothing.
         () = place.idle_for(limits::HEADERS_WITHIN) => return,
-        () = ending.cancelled() => {
+        () = poll_fn(|context| place.ending.poll(context)) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -213,15 +216,14 @@ async fn by_http2(stream: impl Wire, place: Arc<Place>, router: Router, ending: 
 fn answer(
     request: http::Request<Incoming>,
     place: &Arc<Place>,
-    router: &Router,
+    site: &Arc<Site>,
 ) -> impl Future<Output = Result<http::Response<Answering>, Infallible>> + Send + use<> {
     let open = place.open();
     let mut request = request.map(|body| Body::new(Timely { body, late: None }));
     request.extensions_mut().insert(ConnectInfo(Peer(Arc::clone(place))));
-    let answered = TowerToHyperService::new(router.clone()).call(request);
-    let place = Arc::clone(place);
+    let (place, site) = (Arc::clone(place), Arc::clone(site));
     async move {
-        let response = answered.await?;
+        let response = site.answer(request).await;
         if response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
             // A WebSocket is an open request for as long as its connection lasts.
             place.stay_open();
@@ -292,20 +294,23 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Wire for T {}
 /// A connection that can be cut, and its place among those that may be open.
 struct Stream {
     tcp: TcpStream,
-    cut: Pin<Box<WaitForCancellationFutureOwned>>,
-    _stay: Stay,
+    stay: Stay,
 }
 
 impl Stream {
-    fn new(tcp: TcpStream, stay: Stay) -> Stream {
-        Stream { tcp, cut: Box::pin(stay.place.cut().cancelled_owned()), _stay: stay }
-    }
-
-    /// The connection, unless it was cut. Whoever waits for it is woken when it is.
-    fn tcp(&mut self, context: &mut Context<'_>) -> io::Result<Pin<&mut TcpStream>> {
-        match self.cut.as_mut().poll(context) {
-            Poll::Ready(()) => Err(io::ErrorKind::ConnectionAborted.into()),
-            Poll::Pending => Ok(Pin::new(&mut self.tcp)),
+    /// Does something with the connection, unless it was cut. Whoever waits for it is woken when it is.
+    fn unless_cut<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        act: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let cut = &self.stay.place.cut;
+        if cut.is_given() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        match act(Pin::new(&mut self.tcp), context) {
+            Poll::Ready(done) => Poll::Ready(done),
+            Poll::Pending => cut.poll(context).map(|()| Err(io::ErrorKind::ConnectionAborted.into())),
         }
     }
 }
@@ -316,13 +321,13 @@ impl AsyncRead for Stream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.tcp(context)?.poll_read(context, buffer)
+        self.unless_cut(context, |tcp, context| tcp.poll_read(context, buffer))
     }
 }
 
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.tcp(context)?.poll_write(context, bytes)
+        self.unless_cut(context, |tcp, context| tcp.poll_write(context, bytes))
     }
 
     fn poll_write_vectored(
@@ -330,7 +335,7 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.tcp(context)?.poll_write_vectored(context, slices)
+        self.unless_cut(context, |tcp, context| tcp.poll_write_vectored(context, slices))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -338,7 +343,7 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.tcp(context)?.poll_flush(context)
+        self.unless_cut(context, |tcp, context| tcp.poll_flush(context))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -6,9 +6,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::body::{Body, HttpBody as _};
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse as _, Response};
+use axum::routing::MethodRouter;
 use countersign::config::NotifyConfig;
 use countersign::redact::Redactor;
 use countersign::signer::Signer;
@@ -17,6 +19,8 @@ use countersign::{Gate, Limits};
 use countersign_agent::Agent;
 use countersign_api::wire::Code;
 use countersign_mcp::gateway::face::Face;
+use hyper::service::Service as _;
+use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -241,18 +245,18 @@ impl ServerBuilder {
             ending: ended,
         });
         let door = Door::new(listener, self.tls, self.connections);
-        let router = match self.scope {
-            Scope::Whole => whole(),
-            Scope::Gateway { .. } => gateway(),
+        let site = match self.scope {
+            Scope::Whole => Site::whole(app.clone()),
+            Scope::Gateway { .. } => Site::gateway(app.clone()),
         };
-        Ok(Server { door, router: guarded(router, &app), app, url, address, ending, driving, telling })
+        Ok(Server { door, site, app, url, address, ending, driving, telling })
     }
 }
 
 /// A server that has its address.
 pub struct Server {
     door: Door,
-    router: Router,
+    site: Site,
     app: App,
     url: String,
     address: SocketAddr,
@@ -314,7 +318,7 @@ impl Server {
             app.ended().await;
             futures::future::join_all(app.faces.values().map(Face::close)).await;
         });
-        serve::serve(self.door, self.router, end).await;
+        serve::serve(self.door, self.site, end).await;
         // What is being told is told to its end, and seats are given back; a run that does not come to a halt in time is
         // left where it is, as in a crash. Nobody waits for ever.
         let told = async { while telling.join_next().await.is_some() {} };
@@ -323,39 +327,71 @@ impl Server {
     }
 }
 
-/// Every route of the table.
-fn whole() -> Router<App> {
-    let table = routes::table().into_iter();
-    let router = table.fold(Router::new(), |router, route| router.route(route.path, route.handler));
-    router.fallback(axum::routing::get(ui::serve))
+/// Everything that is answered: routes behind the checks that bind all of them.
+pub(crate) struct Site {
+    router: TowerToHyperService<Router>,
+    /// The same routes by their paths, to count by: the router tells them only to what stands inside of it.
+    paths: matchit::Router<&'static str>,
+    app: App,
 }
 
-/// The door to one MCP server.
-fn gateway() -> Router<App> {
-    let doors = dialects::mcp::lone().into_iter();
-    let router = doors.fold(Router::new(), |router, (path, handler)| router.route(path, handler));
-    router.fallback(async || problem::Refused::not_found())
+impl Site {
+    /// Every route of the table.
+    fn whole(app: App) -> Site {
+        let routes = routes::table().into_iter().map(|route| (route.path, route.handler));
+        Site::of(routes, Router::new().fallback(axum::routing::get(ui::serve)), app)
+    }
+
+    /// The door to one MCP server.
+    fn gateway(app: App) -> Site {
+        let fallback = Router::new().fallback(async || problem::Refused::not_found());
+        Site::of(dialects::mcp::lone(), fallback, app)
+    }
+
+    fn of(
+        routes: impl IntoIterator<Item = (&'static str, MethodRouter<App>)>,
+        mut router: Router<App>,
+        app: App,
+    ) -> Site {
+        let mut paths = matchit::Router::new();
+        for (path, handler) in routes {
+            // One path may have several methods, each a route of its own.
+            let _ = paths.insert(path, path);
+            router = router.route(path, handler);
+        }
+        let router = router.method_not_allowed_fallback(async || problem::Refused::new(Code::MethodNotAllowed));
+        Site { router: TowerToHyperService::new(router.with_state(app.clone())), paths, app }
+    }
+
+    /// Answers a request. What is done around every one of them is done here, and in no layers: each would cost a busy
+    /// server its share.
+    pub(crate) async fn answer(&self, mut request: Request) -> Response {
+        let app = &self.app;
+        let route = self.paths.at(request.uri().path()).ok().map(|found| *found.value);
+        let is_head = *request.method() == Method::HEAD;
+        let (counting, stranger) = (Counting::begin(&request, route), Stranger::of(&request));
+        let mut response = match guard::check(app, &request) {
+            Ok(()) => {
+                DefaultBodyLimit::max(limits::BODY_BYTES).apply(&mut request);
+                let Ok(response) = self.router.call(request).instrument(counting.span()).await;
+                response
+            }
+            Err(refused) if is_head => without_body(refused.into_response()),
+            Err(refused) => refused.into_response(),
+        };
+        let code = response.extensions().get::<Code>().copied();
+        stranger.sent_away(app, code).await;
+        headers::add(response.headers_mut());
+        counting.end(&app.metrics, response.status());
+        response
+    }
 }
 
-/// Routes behind the checks that bind all of them.
-fn guarded(router: Router<App>, app: &App) -> Router {
-    router
-        .method_not_allowed_fallback(async || problem::Refused::new(Code::MethodNotAllowed))
-        .layer(DefaultBodyLimit::max(limits::BODY_BYTES))
-        .layer(from_fn_with_state(app.clone(), surround))
-        .with_state(app.clone())
-}
-
-/// What is done around every request, in one layer: each further one costs a busy server its share.
-async fn surround(State(app): State<App>, request: Request, next: Next) -> Response {
-    let (counting, stranger) = (Counting::begin(&request), Stranger::of(&request));
-    let mut response = match guard::check(&app, &request) {
-        Ok(()) => next.run(request).instrument(counting.span()).await,
-        Err(refused) => refused.into_response(),
-    };
-    let code = response.extensions().get::<Code>().copied();
-    stranger.sent_away(&app, code).await;
-    headers::add(response.headers_mut());
-    counting.end(&app.metrics, response.status());
+/// What HEAD is answered with: all but the body. The router does the same for what comes from it.
+fn without_body(mut response: Response) -> Response {
+    if let Some(length) = response.body().size_hint().exact() {
+        response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    *response.body_mut() = Body::empty();
     response
 }
