@@ -200,8 +200,10 @@ impl Follower {
             }
             if let Ok(mut at) = tail.at.lock() {
                 *at = event.cursor;
-                // Nobody listening is no failure.
-                let _ = tail.events.send(Arc::new(Told::from(event)));
+                // Whoever begins to listen does so under this lock, after this event.
+                if tail.events.receiver_count() > 0 {
+                    let _ = tail.events.send(Arc::new(Told::from(event)));
+                }
             }
         }
     }

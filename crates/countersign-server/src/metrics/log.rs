@@ -1,6 +1,7 @@
 //! Counts of what the event log tells, from when this server began to read it. Servers that share a store read the same
 //! log: each of them counts all of it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::sync::Mutex;
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use countersign::event::{Event, EventName};
 use countersign::{HoldId, Time};
+use serde::Deserialize;
 
 use crate::limits;
 
@@ -50,7 +52,7 @@ impl Counts {
     fn add(&mut self, event: &Event) {
         match event.name {
             EventName::CallAllowed => *self.verdicts.entry("allow").or_default() += 1,
-            EventName::CallRefused if said(event, "kind") == "denied_by_rule" => {
+            EventName::CallRefused if Said::of(event).kind.as_deref() == Some("denied_by_rule") => {
                 *self.verdicts.entry("deny").or_default() += 1;
             }
             EventName::HoldOpened => self.opened(event),
@@ -67,7 +69,7 @@ impl Counts {
     }
 
     fn opened(&mut self, event: &Event) {
-        if event.value().get("in_run").and_then(|in_run| in_run.as_bool()) == Some(false) {
+        if Said::of(event).in_run == Some(false) {
             *self.verdicts.entry("ask").or_default() += 1;
         }
         // Beyond so many that wait, the time that people take is told by the others.
@@ -77,13 +79,14 @@ impl Counts {
     }
 
     fn decided(&mut self, event: &Event) {
-        let answer = match said(event, "answer").as_str() {
-            "approve" => "approve",
-            "deny" => "deny",
-            _ => "respond",
+        let said = Said::of(event);
+        let answer = match said.answer.as_deref() {
+            Some("approve") => "approve",
+            Some("deny") => "deny",
+            Some(_) | None => "respond",
         };
         *self.decisions.entry(answer).or_default() += 1;
-        if event.value().get("closes").and_then(|closes| closes.as_bool()) != Some(true) {
+        if said.closes != Some(true) {
             return;
         }
         let Some(opened) = self.closed(event) else { return };
@@ -121,6 +124,19 @@ fn write_by(out: &mut String, name: &str, label: &str, counts: &BTreeMap<&'stati
     }
 }
 
-fn said(event: &Event, member: &str) -> String {
-    event.value().get(member).and_then(|value| value.as_str()).unwrap_or_default().to_owned()
+/// What is counted of an event's body. The rest of it, the arguments above all, is passed over and not kept.
+#[derive(Default, Deserialize)]
+struct Said<'a> {
+    #[serde(borrow)]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    answer: Option<Cow<'a, str>>,
+    in_run: Option<bool>,
+    closes: Option<bool>,
+}
+
+impl Said<'_> {
+    fn of(event: &Event) -> Said<'_> {
+        serde_json::from_str(&event.body).unwrap_or_default()
+    }
 }
