@@ -40,6 +40,7 @@ mod seen;
 mod serve;
 mod server;
 mod sessions;
+mod site;
 mod table;
 mod tail;
 mod trace;

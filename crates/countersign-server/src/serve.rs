@@ -23,7 +23,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::limits;
 use crate::room::{Open, Place, Room, Stay};
-use crate::server::Site;
+use crate::site::Site;
 
 /// Who is at the other end.
 #[derive(Clone)]

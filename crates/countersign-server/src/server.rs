@@ -5,45 +5,31 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::body::{Body, HttpBody as _};
-use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::{HeaderValue, Method, header};
-use axum::response::{IntoResponse as _, Response};
-use axum::routing::MethodRouter;
 use countersign::config::NotifyConfig;
 use countersign::redact::Redactor;
 use countersign::signer::Signer;
 use countersign::store::{Failure, StoreError};
 use countersign::{Gate, Limits};
 use countersign_agent::Agent;
-use countersign_api::wire::Code;
 use countersign_mcp::gateway::face::Face;
-use hyper::service::Service as _;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::Instrument as _;
 
 use crate::app::{App, Shared};
 use crate::auth::changes::{self, Changed};
-use crate::auth::guard;
 use crate::auth::known::Known;
-use crate::auth::refusals::Stranger;
-use crate::dialects;
 use crate::limits;
-use crate::metrics::{Counting, Metrics};
+use crate::metrics::Metrics;
 use crate::notify::{Notifier, NotifyError};
 use crate::rate::Rates;
-use crate::routes;
 use crate::seen::Seen;
 use crate::serve::{self, Door, ListenError, Tls};
 use crate::sessions::{Sessions, Supervisor};
+use crate::site::Site;
 use crate::tail::Tail;
-use crate::ui::{self, Ui};
-use crate::{headers, problem};
+use crate::ui::Ui;
 
 /// Collects the parts of a server. Unset means strict.
 pub struct ServerBuilder {
@@ -325,73 +311,4 @@ impl Server {
         let _ = tokio::time::timeout(limits::DRAIN_WITHIN, async { tokio::join!(told, self.driving, hang_up) }).await;
         Ok(())
     }
-}
-
-/// Everything that is answered: routes behind the checks that bind all of them.
-pub(crate) struct Site {
-    router: TowerToHyperService<Router>,
-    /// The same routes by their paths, to count by: the router tells them only to what stands inside of it.
-    paths: matchit::Router<&'static str>,
-    app: App,
-}
-
-impl Site {
-    /// Every route of the table.
-    fn whole(app: App) -> Site {
-        let routes = routes::table().into_iter().map(|route| (route.path, route.handler));
-        Site::of(routes, Router::new().fallback(axum::routing::get(ui::serve)), app)
-    }
-
-    /// The door to one MCP server.
-    fn gateway(app: App) -> Site {
-        let fallback = Router::new().fallback(async || problem::Refused::not_found());
-        Site::of(dialects::mcp::lone(), fallback, app)
-    }
-
-    fn of(
-        routes: impl IntoIterator<Item = (&'static str, MethodRouter<App>)>,
-        mut router: Router<App>,
-        app: App,
-    ) -> Site {
-        let mut paths = matchit::Router::new();
-        for (path, handler) in routes {
-            // One path may have several methods, each a route of its own.
-            let _ = paths.insert(path, path);
-            router = router.route(path, handler);
-        }
-        let router = router.method_not_allowed_fallback(async || problem::Refused::new(Code::MethodNotAllowed));
-        Site { router: TowerToHyperService::new(router.with_state(app.clone())), paths, app }
-    }
-
-    /// Answers a request. What is done around every one of them is done here, and in no layers: each would cost a busy
-    /// server its share.
-    pub(crate) async fn answer(&self, mut request: Request) -> Response {
-        let app = &self.app;
-        let route = self.paths.at(request.uri().path()).ok().map(|found| *found.value);
-        let is_head = *request.method() == Method::HEAD;
-        let (counting, stranger) = (Counting::begin(&request, route), Stranger::of(&request));
-        let mut response = match guard::check(app, &request) {
-            Ok(()) => {
-                DefaultBodyLimit::max(limits::BODY_BYTES).apply(&mut request);
-                let Ok(response) = self.router.call(request).instrument(counting.span()).await;
-                response
-            }
-            Err(refused) if is_head => without_body(refused.into_response()),
-            Err(refused) => refused.into_response(),
-        };
-        let code = response.extensions().get::<Code>().copied();
-        stranger.sent_away(app, code).await;
-        headers::add(response.headers_mut());
-        counting.end(&app.metrics, response.status());
-        response
-    }
-}
-
-/// What HEAD is answered with: all but the body. The router does the same for what comes from it.
-fn without_body(mut response: Response) -> Response {
-    if let Some(length) = response.body().size_hint().exact() {
-        response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-    }
-    *response.body_mut() = Body::empty();
-    response
 }
