@@ -215,7 +215,12 @@ impl Coming {
 
     /// Whether nothing more comes.
     pub(crate) async fn is_over(&mut self) -> bool {
-        self.text.trim().is_empty() && self.response.chunk().await.unwrap().is_none()
+        if !self.text.trim().is_empty() {
+            return false;
+        }
+        let Some(chunk) = self.response.chunk().await.unwrap() else { return true };
+        self.text.push_str(std::str::from_utf8(&chunk).unwrap());
+        false
     }
 
     /// The next message.
