@@ -85,7 +85,7 @@ fn a_call_is_denied_with_a_reason_on_a_file() {
     let agent = file(&bed, &runtime);
     let call = runtime.block_on(submit(&agent, "pay", r#"{"to": "Bo"}"#));
     let mut screen = inbox_of(&bed, SMALL);
-    screen.sees("1 call waits").sees("\"Bo\"").types("d").sees("Why not?").types("too much").sees("too much");
+    screen.sees("1 call waits").sees("pay (cs1c:").types("d").sees("Why not?").types("too much").sees("too much");
     screen.types(ENTER).sees("pay: denied").sees("Nothing waits for a decision.");
     let call = runtime.block_on(agent.get(call.id)).unwrap();
     assert_eq!(call.refusal.as_ref().unwrap().reason.as_deref(), Some("too much"));
@@ -198,7 +198,8 @@ fn a_server_that_comes_back_is_followed_again() {
     office.server = Serving::at(&office.bed, &office.server.url);
     screen.sees("● live");
     office.propose("write_note", 2);
-    screen.sees("2 calls wait").types("d").sees("Why not?").types(ENTER).sees("write_file: denied");
+    screen.sees("2 calls wait").sees("write_file (cs1c:").types("d").sees("Why not?").types(ENTER);
+    screen.sees("write_file: denied");
     assert_eq!(office.call(&first)["state"], "denied");
     // A credential that ends is told apart from a server that is away.
     let tokens = office.bed.run(["token", "list", "--json", "--store", &office.bed.url()]).json();
