@@ -56,7 +56,7 @@ async fn one_executor_claims_over_all_nodes() {
     assert_eq!(answers.iter().filter(told).count(), 31);
 }
 
-/// I7: a node that has a call in memory believes the database, where another node has moved it since.
+/// I4: a node that has a call in memory believes the database, where another node has moved it since.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_another_node_moved_is_read_anew() {
     let bench = Bench::new();
