@@ -24,7 +24,7 @@ use crate::figure::Figure;
 struct Bench {
     /// What to measure.
     suite: Suite,
-    /// Measures only the groups whose name begins so: judge, memory, sqlite, postgres; memory, sqlite, stream, sessions;
+    /// Measures only the groups whose name begins so: judge, memory, sqlite, page, postgres; memory, sqlite, stream, sessions;
     /// holds, calls, cycle, poll, stream; stdio, http, held, proxies.
     #[arg(long, default_value = "")]
     only: String,

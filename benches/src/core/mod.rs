@@ -14,10 +14,11 @@ use crate::figure::Figure;
 /// A group of figures: its name, and what measures it.
 type Group = (&'static str, fn() -> Result<Vec<Figure>>);
 
-const GROUPS: [Group; 4] = [
+const GROUPS: [Group; 5] = [
     ("judge", judge::figures),
     ("memory", memory::figures),
     ("sqlite", sqlite::figures),
+    ("page", sqlite::first_page),
     ("postgres", postgres::figures),
 ];
 
