@@ -170,6 +170,11 @@ impl Client {
         self.post(&format!("/v1/calls/{id}/claim"), claim).await
     }
 
+    /// Says who waits for a call.
+    pub async fn tell_caller(&self, id: CallId, caller: &wire::NewCaller) -> Result<wire::Call, ClientError> {
+        self.post(&format!("/v1/calls/{id}/caller"), caller).await
+    }
+
     /// Says that a run goes on.
     pub async fn renew(&self, id: CallId, fence: u64) -> Result<wire::Renewed, ClientError> {
         self.post(&format!("/v1/calls/{id}/renew"), &wire::Renew { fence }).await

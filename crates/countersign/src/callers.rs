@@ -46,6 +46,17 @@ impl Caller {
     }
 }
 
+/// Who waits for a call, as its gateway tells a server whose people are asked about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WhoWaits {
+    /// A caller of this gateway, for as long as the gateway says so again.
+    CallerOf(Arc<str>),
+    /// Nobody: approved, the call runs only when it comes again.
+    Nobody,
+    /// That cannot be said: its client asks for it now and then.
+    Unknown,
+}
+
 /// What is kept of the callers of one server's calls begins so. No server's name holds a slash.
 fn prefix(server: &str) -> String {
     format!("{server}/")
@@ -81,6 +92,23 @@ pub async fn set(
 /// Forgets who waits for a call; a conflict if it is not as expected.
 pub async fn forget(store: &dyn Store, server: &str, call: CallId, expect: Expect) -> Result<(), Failure> {
     store.delete_record(CALLERS, &key(server, call), expect).await
+}
+
+/// Writes down what a gateway elsewhere says of a call. Who waits for one that people are no longer asked about is nobody's
+/// question.
+pub async fn told(store: &dyn Store, call: &Call, who: &WhoWaits) -> Result<(), Failure> {
+    if let WhoWaits::CallerOf(gateway) = who {
+        present(store, gateway).await?;
+    }
+    let Some(server) = call.facts.tool.server.as_ref().filter(|_| waits(call)) else { return Ok(()) };
+    match who {
+        WhoWaits::CallerOf(gateway) => set(store, server, call.id, &Caller::of(gateway), Expect::Any).await,
+        WhoWaits::Nobody => set(store, server, call.id, &Caller::default(), Expect::Any).await,
+        WhoWaits::Unknown => match forget(store, server, call.id, Expect::Any).await {
+            Ok(()) | Err(Failure::Rejected(_)) => Ok(()),
+            Err(failure) => Err(failure),
+        },
+    }
 }
 
 /// Lists what is kept about the callers of a server's calls, after one of them.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use countersign::call::{Call, CallState};
+use countersign::callers::WhoWaits;
 use countersign::digest::Nonce;
 use countersign::gate::{Asks, Backend, Checked, Defined, Submitted};
 use countersign::hold::HoldState;
@@ -284,6 +285,21 @@ impl Backend for Remote {
 
     async fn get(&self, id: CallId) -> Result<Arc<Call>, GateError> {
         self.server.call(id).await
+    }
+
+    async fn tell_who_waits(&self, call: CallId, who: &WhoWaits) -> Result<(), GateError> {
+        let (caller, by) = match who {
+            WhoWaits::CallerOf(gateway) => (wire::Waits::Waits, gateway.to_string()),
+            WhoWaits::Nobody => (wire::Waits::Gone, String::new()),
+            WhoWaits::Unknown => (wire::Waits::Unknown, String::new()),
+        };
+        let told = wire::NewCaller { caller, by };
+        // Once, without patience: it is only shown, and will be said again.
+        match self.server.client.tell_caller(call, &told).await {
+            Ok(_) => Ok(()),
+            Err(ClientError::Refused(problem)) => Err(GateError::Refused(problem.to_string())),
+            Err(error) => Err(GateError::Unreachable(error.to_string())),
+        }
     }
 
     async fn hidden(&self, server: Option<&str>, names: &[Arc<str>]) -> Result<Vec<Arc<str>>, GateError> {

@@ -372,6 +372,29 @@ fn words(call: &countersign::Call) -> Option<String> {
     }
 }
 
+/// Says who waits for a call, so that people know whether their answer will be heard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewCaller {
+    /// Whether anybody waits.
+    pub caller: Waits,
+    /// The name of whoever has the caller. One that says nothing more for ten seconds counts as gone, with all its callers.
+    #[serde(default)]
+    pub by: String,
+}
+
+/// Whether anybody waits for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Waits {
+    /// Somebody does.
+    Waits,
+    /// Nobody does: approved, the call runs only when it comes again.
+    Gone,
+    /// That cannot be said.
+    Unknown,
+}
+
 /// Withdraws a call. The body may be left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

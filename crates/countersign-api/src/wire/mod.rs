@@ -19,7 +19,7 @@ mod tool;
 mod who;
 
 pub use audit::{Key, Keys};
-pub use call::{Call, Cancel, HoldBrief, Lease, NewCall, Resolution, Resolve, Verdict};
+pub use call::{Call, Cancel, HoldBrief, Lease, NewCall, NewCaller, Resolution, Resolve, Verdict, Waits};
 pub use decision::{AnswerWord, Decided, Decision, NewDecision, Remember};
 pub use delivery::{Attempt, Delivery, DeliveryState, Tested, TestedAll};
 pub use event::{Event, FromSocket, ToSocket};

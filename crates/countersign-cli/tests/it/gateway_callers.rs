@@ -67,6 +67,48 @@ fn a_hold_that_lost_its_caller_says_so() {
     assert_eq!(stage.ran().len(), 1);
 }
 
+/// B132: where a server judges and holds, its people read there whether anybody waits at the gateway.
+#[test]
+fn a_server_knows_that_a_gateway_elsewhere_lost_its_caller() {
+    let stage = Stage::new(ASK_WRITES);
+    stage.bed.write("own.yml", "policy: { preset: deny-all }\n");
+    let server = Serving::under(&stage.bed, &format!("policy: {ASK_WRITES}"), &stage.bed.url());
+    let (bot, ann) = (token(&stage.bed, "agent", "bot"), token(&stage.bed, "approver", "ann"));
+    let own = format!("sqlite:{}", stage.bed.work().join("own.db").display());
+    let variables = [("COUNTERSIGN_URL", server.url.as_str()), ("COUNTERSIGN_TOKEN", bot.as_str())];
+    let no_caller = || {
+        let holds = ask(&stage.bed, &ann, &server.url, &["holds", "--json"]).expect(0).json();
+        assert_eq!(holds.as_array().unwrap().len(), 1, "{holds}");
+        holds[0]["no_caller"].as_bool().unwrap()
+    };
+    let until = |gone: bool| {
+        while no_caller() != gone {
+            std::thread::yield_now();
+        }
+    };
+    let x = json!({"text": "x"});
+    let mut peer = stage.client_of("own.yml", &own, &[], &variables);
+    peer.call(1, "write", &x);
+    peer.held();
+    assert!(!no_caller());
+    peer.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    until(true);
+    peer.call(2, "write", &x);
+    until(false);
+    peer.child.kill().unwrap();
+    peer.child.wait().unwrap();
+    until(true);
+
+    let mut peer = stage.client_of("own.yml", &own, &[], &variables);
+    peer.call(3, "write", &x);
+    until(false);
+    let hold = ask(&stage.bed, &ann, &server.url, &["holds", "--json"]).expect(0).json()[0].clone();
+    let approve = ["approve", hold["id"].as_str().unwrap(), "--digest", hold["digest"].as_str().unwrap()];
+    ask(&stage.bed, &ann, &server.url, &approve).expect(0);
+    assert_eq!(peer.answer(3), (false, "done: write".into()));
+    assert_eq!(stage.ran().len(), 1);
+}
+
 /// A client that is told to call again does not wait meanwhile.
 #[test]
 fn a_client_that_was_sent_away_does_not_wait() {

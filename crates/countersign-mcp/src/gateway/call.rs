@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use countersign::callers::WhoWaits;
 use countersign::digest::{ArgumentDigest, DefinitionDigest, argument_digest};
 use countersign::gate::{HookAnswer, Scope};
 use countersign::{Call, CallId, CallState, Claimed, Gate, GateError, Json, Proposal, Refusal, RefusalKind, ToolId};
@@ -186,6 +187,7 @@ impl<'a> Matter<'a> {
         {
             if is_earlier {
                 core.forget_caller(call.id).await?;
+                core.shared.tell_server(call.id, &WhoWaits::Unknown).await;
             }
             return Ok(Judged::Done(Reply::Line(line)));
         }

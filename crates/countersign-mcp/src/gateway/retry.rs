@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use countersign::callers::{self, Caller};
+use countersign::callers::{self, Caller, WhoWaits};
 use countersign::digest::ArgumentDigest;
 use countersign::store::{CallFilter, Expect, Failure, Record, StoreError};
 use countersign::transition::Rejection;
@@ -87,9 +87,9 @@ impl Retries {
         Seat { retries: self, call }
     }
 
-    /// Whether any request is attached to any call.
-    fn is_busy(&self) -> bool {
-        !self.attached.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    /// A call that some request is attached to, if there is one.
+    fn any_attended(&self) -> Option<CallId> {
+        self.attached.lock().unwrap_or_else(PoisonError::into_inner).keys().next().copied()
     }
 
     /// Whether another request is attached to a call, beside the one that asks.
@@ -246,7 +246,9 @@ impl Core {
     pub(super) async fn attended(&self, call: CallId) -> Result<(), GateError> {
         self.shared.be_present().await?;
         let caller = Caller::of(&self.shared.name);
-        callers::set(&**self.gate.store(), &self.server, call, &caller, Expect::Any).await.map_err(GateError::from)
+        callers::set(&**self.gate.store(), &self.server, call, &caller, Expect::Any).await?;
+        self.shared.tell_server(call, &WhoWaits::CallerOf(Arc::clone(&self.shared.name))).await;
+        Ok(())
     }
 
     /// A client was told to call again. Until it does, nobody waits for the call; it is not withdrawn for that.
@@ -258,6 +260,7 @@ impl Core {
         if let Err(error) = told {
             self.note(&format!("nobody waits for {call} now, which could not be written down: {error}"));
         }
+        self.shared.tell_server(call, &WhoWaits::Nobody).await;
     }
 
     /// A call is over, or its client asks for it now and then.
@@ -278,7 +281,17 @@ impl Shared {
     async fn lost(&self, call: CallId) -> Result<(), GateError> {
         let store = &**self.gate.store();
         let caller = Caller::gone_since(store.now().await?);
-        callers::set(store, &self.server, call, &caller, Expect::Any).await.map_err(GateError::from)
+        callers::set(store, &self.server, call, &caller, Expect::Any).await?;
+        self.tell_server(call, &WhoWaits::Nobody).await;
+        Ok(())
+    }
+
+    /// Tells the server of a remote gate, whose people look at the call there. It is only shown to them, so a server that
+    /// cannot be told, or is too old to know, stops no call.
+    pub(super) async fn tell_server(&self, call: CallId, who: &WhoWaits) {
+        if let Err(error) = self.gate.tell_who_waits(call, who).await {
+            self.note(&format!("the server was not told who waits for {call}: {error}"));
+        }
     }
 
     /// Says that this gateway is there, unless it has just done so.
@@ -298,11 +311,11 @@ impl Shared {
         loop {
             tokio::time::sleep(limits::PRESENT_EVERY).await;
             let Some(shared) = this.upgrade() else { return };
-            if shared.retries.is_busy()
-                && let Err(error) = shared.be_present().await
-            {
+            let Some(call) = shared.retries.any_attended() else { continue };
+            if let Err(error) = shared.be_present().await {
                 shared.note(&format!("people may read that nobody waits for calls here: {error}"));
             }
+            shared.tell_server(call, &WhoWaits::CallerOf(Arc::clone(&shared.name))).await;
         }
     }
 

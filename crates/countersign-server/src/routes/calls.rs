@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing;
 use countersign::call::{CallState, Resolution};
+use countersign::callers::{self, WhoWaits};
 use countersign::hold::HoldState;
 use countersign::store::{CallFilter, Order};
 use countersign::{Call, CallId, Claimed, Time};
@@ -47,6 +48,9 @@ pub(super) fn routes() -> Vec<Route> {
             .query(&["state", "session", "q", "order"]),
         get("/v1/calls/{id}", Anyone::ROLES, routing::get(read), "Reads a call; with `wait=` until nobody is asked.")
             .query(&["wait"])
+            .answers::<wire::Call>("200"),
+        post("/v1/calls/{id}/caller", Agent::ROLES, routing::post(caller_told), "Says who waits for a call.")
+            .takes::<wire::NewCaller>()
             .answers::<wire::Call>("200"),
         post("/v1/calls/{id}/cancel", Agent::ROLES, routing::post(cancel), "Withdraws a call that does not run yet.")
             .takes::<wire::Cancel>()
@@ -186,6 +190,26 @@ async fn shown_to(app: &App, caller: &Principal, call: &Call) -> Answer<wire::Ca
         }
     }
     Ok(shown)
+}
+
+async fn caller_told(
+    State(app): State<App>,
+    caller: Agent,
+    Id(id): Id<CallId>,
+    Body(told): Body<wire::NewCaller>,
+) -> Answer<Json<wire::Call>> {
+    let call = own(&app, &caller.0, id).await?;
+    if told.by.len() > countersign::limits::NAME_BYTES {
+        return Err(Refused::because(Code::BadRequest, "`by` is too long"));
+    }
+    let who = match told.caller {
+        // SECURITY: nobody says of another's gateway that it is there.
+        wire::Waits::Waits => WhoWaits::CallerOf(format!("{}/{}", caller.0.name, told.by).into()),
+        wire::Waits::Gone => WhoWaits::Nobody,
+        wire::Waits::Unknown => WhoWaits::Unknown,
+    };
+    callers::told(&**app.store(), &call, &who).await?;
+    shown_to(&app, &caller.0, &call).await.map(Json)
 }
 
 async fn cancel(

@@ -51,6 +51,24 @@ async fn a_claim_comes_with_a_receipt() {
     assert_eq!(stated["call"], claimed["call"]);
 }
 
+/// B132: people read whether anybody waits for a call, as whoever holds it open for others says.
+#[tokio::test]
+async fn people_know_who_waits_as_far_as_it_is_told() {
+    let stage = Stage::new().await;
+    let (agent, ann) = (stage.agent().await, stage.ann().await);
+    let body = json!({ "session": "s", "server": "files", "tool": "write", "arguments": {} });
+    let call = agent.post("/v1/calls", &body).await.expect(202);
+    let told = format!("/v1/calls/{}/caller", text(&call, "id"));
+    let no_caller = async || ann.get("/v1/holds").await.expect(200)["items"][0]["no_caller"].clone();
+    assert_eq!(no_caller().await, false, "nothing was said");
+    for (who, gone) in [("waits", false), ("gone", true), ("waits", false), ("gone", true), ("unknown", false)] {
+        agent.post(&told, &json!({ "caller": who, "by": "gateway" })).await.expect(200);
+        assert_eq!(no_caller().await, gone, "{who}");
+    }
+    agent.post(&told, &json!({ "caller": "waits", "by": "x".repeat(10_000) })).await.problem(400, "bad_request");
+    agent.post(&told, &json!({ "caller": "somebody" })).await.problem(400, "bad_request");
+}
+
 /// I8: absent and foreign answer the same, for every verb.
 #[tokio::test]
 async fn an_agent_sees_and_touches_only_its_own() {
@@ -64,6 +82,7 @@ async fn an_agent_sees_and_touches_only_its_own() {
         assert_eq!(read["detail"], serde_json::Value::Null);
         for (verb, body) in [
             ("claim", json!({})),
+            ("caller", json!({ "caller": "gone" })),
             ("cancel", json!({})),
             ("renew", json!({ "fence": 1 })),
             ("holds", json!({ "hint": "x", "fence": 1 })),

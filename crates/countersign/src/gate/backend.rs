@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::call::Call;
+use crate::callers::WhoWaits;
 use crate::gate::hooks::Checked;
 use crate::gate::scope::Asks;
 use crate::gate::{GateError, Owner};
@@ -93,6 +94,11 @@ pub trait Backend: Send + Sync {
     /// Which of a server's tools, or of local ones, a rule hides, where the rules are not in this process.
     async fn hidden(&self, _server: Option<&str>, _names: &[Arc<str>]) -> Result<Vec<Arc<str>>, GateError> {
         Err(GateError::Remote("say which tools are hidden"))
+    }
+
+    /// Says who waits for a call, where its people are not in this process.
+    async fn tell_who_waits(&self, _call: CallId, _who: &WhoWaits) -> Result<(), GateError> {
+        Err(GateError::Remote("say who waits for a call"))
     }
 
     /// What can be read and kept here: calls, and the records of whoever runs on this gate.

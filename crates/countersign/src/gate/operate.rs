@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use crate::approver::Hold;
 use crate::call::{Call, CallState, Chain, Resolution, ToolId};
-use crate::callers;
+use crate::callers::{self, WhoWaits};
 use crate::digest::DefinitionDigest;
 use crate::event::{Cursor, Draft, Event, EventName};
 use crate::gate::{Decided, Gate, GateError, GrantPreview, local};
@@ -216,6 +216,15 @@ impl Gate {
         let server: Option<Arc<str>> = server.map(Arc::from);
         let hides = |name: &&Arc<str>| policy.hides(&ToolId { server: server.clone(), name: Arc::clone(name) });
         Ok(names.iter().filter(hides).cloned().collect())
+    }
+
+    /// Tells whoever shows a call to people who waits for it, where that is a server: in a store of one's own the
+    /// [records](crate::callers) say so.
+    pub async fn tell_who_waits(&self, call: CallId, who: &WhoWaits) -> Result<(), GateError> {
+        match &self.local {
+            Some(_) => Ok(()),
+            None => self.backend.tell_who_waits(call, who).await,
+        }
     }
 
     /// Puts another policy in force, for the next judging and for every claim.
