@@ -1,18 +1,20 @@
 //! Server-sent events as they come in, bounded.
 
-use futures::StreamExt as _;
+use std::error::Error as StdError;
+
 use futures::stream::BoxStream;
-use reqwest::Response;
+use futures::{Stream, StreamExt as _};
+use hyper::body::Bytes;
 use sse_stream::{Error, Sse, SseStream};
 
-/// The events of an answer. What stands between two of them is bounded: an endless one ends the stream.
+/// The events of an answer that comes in pieces. What stands between two of them is bounded: an endless one ends the stream.
 ///
 /// `fits` says whether so many bytes of one event may be kept.
 pub(crate) fn events(
-    response: Response,
+    pieces: impl Stream<Item = Result<Bytes, impl Into<Box<dyn StdError + Send + Sync>>>> + Send + 'static,
     mut fits: impl FnMut(usize) -> bool + Send + 'static,
 ) -> BoxStream<'static, Result<Sse, Error>> {
-    let bounded = response.bytes_stream().scan((Since::default(), false), move |(since, over), piece| {
+    let bounded = pieces.scan((Since::default(), false), move |(since, over), piece| {
         let piece = piece.map_err(std::io::Error::other).and_then(|piece| {
             since.add(&piece);
             match fits(since.bytes) {

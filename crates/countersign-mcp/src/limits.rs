@@ -84,6 +84,8 @@ pub const CANCEL_WITHIN: Duration = Duration::from_secs(5);
 pub const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 /// How long a server over HTTP may take to accept a notification.
 pub const NOTICE_WITHIN: Duration = Duration::from_secs(30);
+/// How long a connection to a server on this machine is kept that nobody uses.
+pub const IDLE_CONNECTION: Duration = Duration::from_secs(90);
 /// Messages that a reader over HTTP may be behind; what comes then is lost to it.
 pub const BEHIND: usize = 256;
 /// Bytes that are kept of what was said on the streams of a session, for a client that was cut off.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use reqwest::Response;
 use sse_stream::{Error, Sse};
 
+use super::address::Answer;
 use crate::events::events;
 use crate::limits;
 
@@ -37,25 +38,26 @@ impl Budget {
     }
 
     /// Reads the text of an answer; an error says why there is none.
-    pub(super) async fn text(self: &Arc<Budget>, mut response: Response) -> Result<(String, Share), &'static str> {
-        let (mut bytes, mut share) = (Vec::new(), self.share());
-        while let Some(chunk) = response.chunk().await.map_err(|_| "the connection was lost")? {
-            let length = bytes.len() + chunk.len();
+    pub(super) async fn text(self: &Arc<Budget>, answer: Answer) -> Result<(String, Share), &'static str> {
+        let (mut pieces, mut bytes, mut share) = (answer.into_body(), Vec::new(), self.share());
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(|_| "the connection was lost")?;
+            let length = bytes.len() + piece.len();
             if length > limits::SERVER_MESSAGE_BYTES {
                 return Err("it is too long");
             }
             if !share.hold(length) {
                 return Err(TOO_MUCH);
             }
-            bytes.extend_from_slice(&chunk);
+            bytes.extend_from_slice(&piece);
         }
         Ok((String::from_utf8(bytes).map_err(|_| "it is no text")?, share))
     }
 
     /// The events of an answer. What has come of the next one counts.
-    pub(super) fn events(self: &Arc<Budget>, response: Response) -> BoxStream<'static, Result<Sse, Error>> {
+    pub(super) fn events(self: &Arc<Budget>, answer: Answer) -> BoxStream<'static, Result<Sse, Error>> {
         let mut share = self.share();
-        events(response, move |bytes| bytes <= limits::SERVER_MESSAGE_BYTES && share.hold(bytes))
+        events(answer.into_body(), move |bytes| bytes <= limits::SERVER_MESSAGE_BYTES && share.hold(bytes))
     }
 
     fn take(&self, bytes: usize) -> bool {

@@ -3,6 +3,7 @@
 mod address;
 mod budget;
 mod headers;
+mod nearby;
 #[cfg(test)]
 mod tests;
 mod wire;

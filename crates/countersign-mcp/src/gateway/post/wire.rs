@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request, StatusCode};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::address::Address;
+use super::address::{Address, Answer};
 use super::budget::{Budget, Share, TOO_MUCH};
 use super::headers::{Mirrored, encoded, name_of};
 use super::one_line;
@@ -138,9 +138,9 @@ impl Wire {
             (method, _) => {
                 let begins = method == Some("notifications/initialized");
                 let request = self.state.post(headers, line);
-                let taken = tokio::time::timeout(limits::NOTICE_WITHIN, request.send()).await;
-                let response = taken.map_err(io::Error::other)?.map_err(|error| io::Error::other(plain(error)))?;
-                if begins && response.status().is_success() {
+                let taken = tokio::time::timeout(limits::NOTICE_WITHIN, self.state.address.send(request)).await;
+                let answer = taken.map_err(io::Error::other)?.map_err(io::Error::other)?;
+                if begins && answer.status().is_success() {
                     tokio::spawn(Arc::clone(&self.state).until_ended(Arc::clone(&self.state).stand()));
                 }
                 Ok(())
@@ -201,7 +201,7 @@ impl Wire {
         let session = self.state.session();
         if let Some(id) = session.id {
             let request = self.state.request(Method::DELETE, HeaderMap::from_iter([(SESSION, id)]));
-            let _ = tokio::time::timeout(limits::END_WITHIN, request.send()).await;
+            let _ = tokio::time::timeout(limits::END_WITHIN, self.state.address.send(request)).await;
         }
         let _ = self.state.heard.try_send(Heard::Ended);
         self.state.ended.cancel();
@@ -217,13 +217,22 @@ impl State {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn request(&self, method: Method, headers: HeaderMap) -> RequestBuilder {
-        let request = self.address.client.request(method, self.address.url.clone());
-        request.headers(headers).headers(self.address.headers.clone()).header(ACCEPT, EITHER)
+    /// A request without a message. The operator's headers stand in the place of ours.
+    fn request(&self, method: Method, mut headers: HeaderMap) -> Request<String> {
+        for (name, value) in &self.address.headers {
+            headers.insert(name.clone(), value.clone());
+        }
+        headers.append(ACCEPT, EITHER);
+        let mut request = Request::new(String::new());
+        *request.method_mut() = method;
+        *request.headers_mut() = headers;
+        request
     }
 
-    fn post(&self, headers: HeaderMap, line: String) -> RequestBuilder {
-        self.request(Method::POST, headers).header(CONTENT_TYPE, HeaderValue::from_static(JSON)).body(line)
+    fn post(&self, headers: HeaderMap, line: String) -> Request<String> {
+        let mut request = self.request(Method::POST, headers).map(|_| line);
+        request.headers_mut().append(CONTENT_TYPE, HeaderValue::from_static(JSON));
+        request
     }
 
     /// The headers of a message. SECURITY: made from the very bytes that are sent.
@@ -244,7 +253,7 @@ impl State {
         headers
     }
 
-    fn begin(self: &Arc<Self>, id: Id, request: RequestBuilder, asking: Asking) {
+    fn begin(self: &Arc<Self>, id: Id, request: Request<String>, asking: Asking) {
         let (state, exchange) = (Arc::clone(self), Exchange::new(self, id.clone(), asking));
         // Held until the task is known, so that one that ends at once finds itself to remove.
         let mut requests = self.requests();
@@ -270,14 +279,14 @@ impl State {
         }
     }
 
-    async fn resume(&self, last: &str) -> Option<Response> {
+    async fn resume(&self, last: &str) -> Option<Answer> {
         let mut headers = HeaderMap::new();
         let session = self.session();
         headers.extend(session.id.map(|id| (SESSION, id)));
         headers.extend(session.version.map(|version| (VERSION, version)));
         headers.insert(LAST, HeaderValue::from_str(last).ok()?);
-        let response = self.request(Method::GET, headers).send().await.ok()?;
-        (response.status().is_success() && is(&response, EVENTS)).then_some(response)
+        let answer = self.address.send(self.request(Method::GET, headers)).await.ok()?;
+        (answer.status().is_success() && is(&answer, EVENTS)).then_some(answer)
     }
 
     /// Hears what belongs to no request, for as long as the server offers it.
@@ -290,11 +299,11 @@ impl State {
             headers.extend(session.id.map(|id| (SESSION, id)));
             headers.extend(session.version.map(|version| (VERSION, version)));
             headers.extend(last.as_deref().and_then(|last| Some((LAST, HeaderValue::from_str(last).ok()?))));
-            let Ok(response) = self.request(Method::GET, headers).send().await else { return };
-            if !response.status().is_success() || !is(&response, EVENTS) {
+            let Ok(answer) = self.address.send(self.request(Method::GET, headers)).await else { return };
+            if !answer.status().is_success() || !is(&answer, EVENTS) {
                 return;
             }
-            let mut events = self.budget.events(response);
+            let mut events = self.budget.events(answer);
             while let Some(Ok(event)) = events.next().await {
                 last = event.id.or(last);
                 round = 0;
@@ -351,7 +360,7 @@ impl Exchange {
     }
 
     /// Sends the request and hears everything that comes in answer to it.
-    async fn run(mut self, request: RequestBuilder) -> Result<Came, Missing> {
+    async fn run(mut self, request: Request<String>) -> Result<Came, Missing> {
         let came = match self.asking.is_bounded {
             true => within(self.state.answer_within, self.ask(request)).await,
             false => self.ask(request).await,
@@ -367,24 +376,20 @@ impl Exchange {
         Ok(None)
     }
 
-    async fn ask(&mut self, request: RequestBuilder) -> Result<Came, Missing> {
-        let response = request.send().await.map_err(|error| match error.is_connect() {
-            true => Missing::Unsent(plain(error)),
-            false => Missing::Cut(plain(error)),
-        })?;
-        let status = response.status();
-        if !status.is_success() {
-            return self.refused(response).await;
+    async fn ask(&mut self, request: Request<String>) -> Result<Came, Missing> {
+        let answer = self.state.address.send(request).await?;
+        if !answer.status().is_success() {
+            return self.refused(answer).await;
         }
         if self.asking.is_opening {
-            let session = response.headers().get(&SESSION).cloned();
+            let session = answer.headers().get(&SESSION).cloned();
             self.state.session.lock().unwrap_or_else(PoisonError::into_inner).id = session;
         }
-        if is(&response, EVENTS) {
-            return self.stream(response).await;
+        if is(&answer, EVENTS) {
+            return self.stream(answer).await;
         }
         let cut = |why: &str| Missing::Cut(why.to_owned());
-        let (body, share) = self.state.budget.text(response).await.map_err(cut)?;
+        let (body, share) = self.state.budget.text(answer).await.map_err(cut)?;
         match self.hear(body, share).await {
             None => Err(cut("the server's answer is for another request")),
             answer => Ok(answer),
@@ -392,10 +397,10 @@ impl Exchange {
     }
 
     /// What an answer that is no success means.
-    async fn refused(&mut self, response: Response) -> Result<Came, Missing> {
-        let status = response.status();
-        if is(&response, JSON)
-            && let Ok((said, share)) = self.state.budget.text(response).await
+    async fn refused(&mut self, answer: Answer) -> Result<Came, Missing> {
+        let status = answer.status();
+        if is(&answer, JSON)
+            && let Ok((said, share)) = self.state.budget.text(answer).await
             && let Ok([Some(error)]) = pick(&said, ["error"])
         {
             let answer = format!(r#"{{"jsonrpc":"2.0","id":{},"error":{}}}"#, self.id.0, error.get());
@@ -414,12 +419,11 @@ impl Exchange {
     }
 
     /// Hears a stream until the answer is there; one that was cut is taken up again where the server can.
-    async fn stream(&mut self, response: Response) -> Result<Came, Missing> {
-        let mut response = response;
+    async fn stream(&mut self, mut answer: Answer) -> Result<Came, Missing> {
         let mut last = None;
         for round in 0..=limits::RESUMES {
             let mut wait = wait_before(round);
-            let mut events = self.state.budget.events(response);
+            let mut events = self.state.budget.events(answer);
             while let Some(Ok(event)) = events.next().await {
                 last = event.id.or(last);
                 wait = event.retry.map_or(wait, Duration::from_millis).min(limits::BACK_OFF_MOST);
@@ -432,7 +436,7 @@ impl Exchange {
             let Some(seen) = &last else { break };
             tokio::time::sleep(wait).await;
             match self.state.resume(seen).await {
-                Some(again) => response = again,
+                Some(again) => answer = again,
                 None => break,
             }
         }
@@ -473,15 +477,6 @@ async fn within<T>(limit: Duration, asked: impl Future<Output = Result<T, Missin
     tokio::time::timeout(limit, asked).await.unwrap_or_else(late)
 }
 
-/// An error without the address, which may hold a secret.
-fn plain(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    match std::error::Error::source(&error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
-}
-
-fn is(response: &Response, kind: &str) -> bool {
-    response.headers().get(CONTENT_TYPE).is_some_and(|found| found.as_bytes().starts_with(kind.as_bytes()))
+fn is(answer: &Answer, kind: &str) -> bool {
+    answer.headers().get(CONTENT_TYPE).is_some_and(|found| found.as_bytes().starts_with(kind.as_bytes()))
 }

@@ -93,7 +93,7 @@ impl StreamableHttpClient for Http {
         let session = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
         if is(&response, EVENTS) {
             return Ok(StreamableHttpPostResponse::Sse(
-                events(response, |bytes| bytes <= limits::MESSAGE_BYTES),
+                events(response.bytes_stream(), |bytes| bytes <= limits::MESSAGE_BYTES),
                 session,
             ));
         }
