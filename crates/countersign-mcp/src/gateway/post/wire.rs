@@ -27,6 +27,8 @@ const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const LAST: HeaderName = HeaderName::from_static("last-event-id");
+/// As many headers as a message mostly has, so that their map does not grow.
+const HEADERS: usize = 12;
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
 const EITHER: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
@@ -77,12 +79,12 @@ struct Asking {
 }
 
 impl Asking {
-    fn of(method: &str, envelope: &Envelope<'_>) -> Asking {
+    fn of(method: &str, version: Option<&str>) -> Asking {
         Asking {
             is_opening: method == "initialize",
             // A call has a limit of its own, and a subscription is there to go on.
             is_bounded: !matches!(method, "tools/call" | "subscriptions/listen"),
-            ends_with_stream: protocol_version(envelope).is_some(),
+            ends_with_stream: version.is_some(),
         }
     }
 }
@@ -127,10 +129,11 @@ impl Wire {
     /// Sends one message. A request is under way when this returns; anything else has been taken.
     pub(crate) async fn send(&self, line: String, mirrored: Mirrored) -> io::Result<()> {
         let envelope = Envelope::read(&line)?;
-        let headers = self.state.headers(&envelope, mirrored);
+        let version = protocol_version(&envelope);
+        let headers = self.state.headers(&envelope, version.as_deref(), mirrored);
         match (envelope.method.as_deref(), envelope.id.and_then(Id::read)) {
             (Some(method), Some(id)) => {
-                let asking = Asking::of(method, &envelope);
+                let asking = Asking::of(method, version.as_deref());
                 self.state.begin(id, self.state.post(headers, line), asking);
                 Ok(())
             }
@@ -152,10 +155,11 @@ impl Wire {
     /// else is said in answer to it is heard as everything is.
     pub(crate) fn exchange(&self, line: String, mirrored: Mirrored) -> io::Result<Exchanging> {
         let envelope = Envelope::read(&line)?;
-        let headers = self.state.headers(&envelope, mirrored);
+        let version = protocol_version(&envelope);
+        let headers = self.state.headers(&envelope, version.as_deref(), mirrored);
         let named = envelope.method.as_deref().zip(envelope.id.and_then(Id::read));
         let (method, id) = named.ok_or_else(|| io::Error::other("no request"))?;
-        let asking = Asking::of(method, &envelope);
+        let asking = Asking::of(method, version.as_deref());
         let request = self.state.post(headers, line);
         let exchange = Exchange::new(&self.state, id, asking);
         if !asking.ends_with_stream {
@@ -236,9 +240,9 @@ impl State {
     }
 
     /// The headers of a message. SECURITY: made from the very bytes that are sent.
-    fn headers(&self, envelope: &Envelope<'_>, mirrored: Mirrored) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        let Some(version) = protocol_version(envelope).and_then(|version| HeaderValue::try_from(version).ok()) else {
+    fn headers(&self, envelope: &Envelope<'_>, version: Option<&str>, mirrored: Mirrored) -> HeaderMap {
+        let mut headers = HeaderMap::with_capacity(HEADERS);
+        let Some(version) = version.and_then(|version| HeaderValue::try_from(version).ok()) else {
             let session = self.session();
             headers.extend(session.id.map(|id| (SESSION, id)));
             headers.extend(session.version.map(|version| (VERSION, version)));
