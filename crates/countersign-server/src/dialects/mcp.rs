@@ -10,7 +10,7 @@ use axum::Json;
 use axum::RequestExt as _;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{self, MethodRouter};
 use countersign_api::wire::Code;
@@ -26,6 +26,8 @@ use crate::rate::{StreamPlace, Whose};
 use crate::table::{Route, delete, get, post};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+/// Headers of a response at most, with those that every answer has.
+const HEADERS: usize = 12;
 const METADATA: &str = "/.well-known/oauth-protected-resource";
 
 /// The routes of the servers of the configuration.
@@ -192,13 +194,12 @@ const ALIVE: &str = ":\n\n";
 /// Events as they come, and a sign of life where none do. What is there already is one piece, and all of it where nothing
 /// comes after that.
 fn stream(mut events: Events, place: Option<StreamPlace>) -> Response {
-    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
     let mut there = String::new();
     while let Some(event) = events.next().now_or_never() {
         match event {
             Some(event) => tell(&mut there, &event),
             None if there.is_empty() => break,
-            None => return (headers, there).into_response(),
+            None => return of_events(there.into()),
         }
     }
     let there = Some(there).filter(|there| !there.is_empty());
@@ -217,7 +218,21 @@ fn stream(mut events: Events, place: Option<StreamPlace>) -> Response {
         };
         Some((Ok::<_, Infallible>(text), (None, events, place)))
     });
-    (headers, Body::from_stream(written)).into_response()
+    of_events(Body::from_stream(written))
+}
+
+fn of_events(body: Body) -> Response {
+    let mut response = of_kind("text/event-stream", body);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}
+
+/// A response with room for all the headers that it will have: a map that grows costs more than what goes into it.
+fn of_kind(kind: &'static str, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.headers_mut() = HeaderMap::with_capacity(HEADERS);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
 }
 
 /// The answer. A stream keeps its place until it ends.
@@ -225,7 +240,9 @@ fn shown(reply: Reply, place: Option<StreamPlace>) -> Response {
     let (mut response, session) = match reply {
         Reply::Empty(status) => return status.into_response(),
         Reply::Message { status, body, session } => {
-            ((status, [(header::CONTENT_TYPE, "application/json")], body).into_response(), session)
+            let mut response = of_kind("application/json", body.into());
+            *response.status_mut() = status;
+            (response, session)
         }
         Reply::Stream { events, session } => (stream(events, place), session),
     };
