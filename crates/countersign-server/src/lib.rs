@@ -19,6 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 
+mod again;
 mod app;
 mod auth;
 mod dialects;

@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 
+use crate::again::Again;
 use crate::limits;
 use crate::room::{Open, Place, Room, Stay};
 use crate::site::Site;
@@ -144,7 +145,7 @@ pub(crate) async fn serve(door: Door, site: Site, end: impl Future<Output = ()>)
             () = &mut end => break,
             Some(_) = attended.join_next() => {}
             (stream, stay) = door.accept() => {
-                attended.spawn(attend(stream, stay, door.tls.clone(), Arc::clone(&site)));
+                attended.spawn(Again::new(attend(stream, stay, door.tls.clone(), Arc::clone(&site))));
             }
         }
     }
