@@ -1,4 +1,4 @@
-//! How much a server at an address may say at once.
+//! What a server at an address may say at once, and what is made of its silence, by either way to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +30,12 @@ async fn server() -> String {
     url
 }
 
+/// An address that is spoken to over connections of our own, and the same one as any other is: with a password in it.
+fn both(url: &str) -> [Address; 2] {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    [url.to_owned(), url.replace("http://", "http://ann:secret@")].map(|url| Address::new(&url, []).unwrap())
+}
+
 /// Reads a request to its end; whether there is one.
 async fn is_asked(stream: &mut TcpStream) -> bool {
     let mut said = Vec::new();
@@ -57,9 +63,14 @@ async fn ask(wire: &Wire, id: u8) {
 /// Answers that are each short enough add up: what would be too much together is not read.
 #[tokio::test]
 async fn answers_share_a_budget_and_give_it_back() {
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    let [near, _] = both(&server().await);
+    share_a_budget(near).await;
+    let [_, far] = both(&server().await);
+    share_a_budget(far).await;
+}
+
+async fn share_a_budget(address: Address) {
     let budget = Budget::new(BUDGET);
-    let address = Address::new(&server().await, []).unwrap();
     let (wire, mut heard) = Wire::new(address, Arc::clone(&budget), Duration::from_secs(600));
     let first = tokio::spawn(wire.exchange(line(1), Vec::new()).unwrap());
     while budget.share().hold(51) {
@@ -77,4 +88,29 @@ async fn answers_share_a_budget_and_give_it_back() {
     assert!(!budget.share().hold(BUDGET), "a message that waits to be heard counts");
     drop(share);
     assert!(budget.share().hold(BUDGET));
+}
+
+/// What never reached the server may be sent again; what may have reached it is in doubt.
+#[tokio::test]
+async fn silence_before_and_after_a_request_are_told_apart() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let asked = async |address: &Address| {
+        let (wire, _heard) = Wire::new(address.clone(), Budget::new(BUDGET), Duration::from_secs(600));
+        wire.exchange(line(1), Vec::new()).unwrap().await
+    };
+    let addresses = both(&url);
+    for address in &addresses {
+        let hangs_up = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert!(is_asked(&mut stream).await);
+        };
+        let (answer, ()) = tokio::join!(asked(address), hangs_up);
+        assert!(matches!(answer, Err(Missing::Cut(_))));
+    }
+    drop(listener);
+    for address in &addresses {
+        let Err(Missing::Unsent(why)) = asked(address).await else { panic!("nobody listens") };
+        assert!(!why.contains("secret"), "{why}");
+    }
 }
