@@ -316,6 +316,10 @@ impl Shared {
                 shared.note(&format!("people may read that nobody waits for calls here: {error}"));
             }
             shared.tell_server(call, &WhoWaits::CallerOf(Arc::clone(&shared.name))).await;
+            // Its client may have left meanwhile, and that be said before this.
+            if !shared.retries.is_attended(call) {
+                shared.tell_server(call, &WhoWaits::Nobody).await;
+            }
         }
     }
 
