@@ -3,14 +3,19 @@
 //!
 //! Exits with 1 when a goal is missed.
 
+#[cfg(feature = "agent")]
 mod agent;
 mod core;
 mod figure;
+#[cfg(feature = "mcp")]
 mod mcp;
+#[cfg(any(feature = "agent", feature = "mcp"))]
 mod process;
+#[cfg(feature = "server")]
 mod server;
 
 use std::io::{self, Write};
+#[cfg(feature = "agent")]
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -29,9 +34,11 @@ struct Bench {
     #[arg(long, default_value = "")]
     only: String,
     /// What `benches/adk` printed; without it the agent's figures stand alone.
+    #[cfg(feature = "agent")]
     #[arg(long)]
     baseline: Option<PathBuf>,
     /// Makes this process a part of the MCP bench.
+    #[cfg(feature = "mcp")]
     #[arg(long, hide = true)]
     peer: Option<mcp::Peer>,
     /// Prints one JSON object a line instead of a table.
@@ -44,27 +51,36 @@ enum Suite {
     /// The gate and its stores.
     Core,
     /// The agent runtime.
+    #[cfg(feature = "agent")]
     Agent,
     /// The approval server.
+    #[cfg(feature = "server")]
     Server,
     /// What the server's bench starts: readers that connect to the address in `--only`.
+    #[cfg(feature = "server")]
     #[value(hide = true)]
     Crowd,
     /// The MCP gateway.
+    #[cfg(feature = "mcp")]
     Mcp,
 }
 
 fn main() -> Result<ExitCode> {
     let bench = Bench::parse();
+    #[cfg(feature = "mcp")]
     if let Some(peer) = bench.peer {
         peer.run()?;
         return Ok(ExitCode::SUCCESS);
     }
     let figures = match bench.suite {
         Suite::Core => core::figures(&bench.only)?,
+        #[cfg(feature = "agent")]
         Suite::Agent => agent::figures(&bench.only, bench.baseline.as_deref())?,
+        #[cfg(feature = "server")]
         Suite::Server => server::figures(&bench.only)?,
+        #[cfg(feature = "server")]
         Suite::Crowd => return server::crowd(&bench.only).map(|()| ExitCode::SUCCESS),
+        #[cfg(feature = "mcp")]
         Suite::Mcp => mcp::figures(&bench.only)?,
     };
     let text = if bench.json { figure::json_lines(&figures)? } else { figure::table(&figures) };

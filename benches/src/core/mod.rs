@@ -2,6 +2,7 @@
 
 mod judge;
 pub(crate) mod memory;
+#[cfg(feature = "postgres")]
 mod postgres;
 pub(crate) mod sqlite;
 
@@ -14,11 +15,12 @@ use crate::figure::Figure;
 /// A group of figures: its name, and what measures it.
 type Group = (&'static str, fn() -> Result<Vec<Figure>>);
 
-const GROUPS: [Group; 5] = [
+const GROUPS: &[Group] = &[
     ("judge", judge::figures),
     ("memory", memory::figures),
     ("sqlite", sqlite::figures),
     ("page", sqlite::first_page),
+    #[cfg(feature = "postgres")]
     ("postgres", postgres::figures),
 ];
 

@@ -29,14 +29,15 @@ enum Suite {
 
 impl Bench {
     pub(crate) fn run(&self) -> Result<()> {
-        let (suite, baseline) = match self.suite {
-            Suite::Core => ("core", None),
-            Suite::Agent => ("agent", Some(adk()?)),
-            Suite::Server => ("server", None),
-            Suite::Mcp => ("mcp", None),
+        // Only what the suite needs is built.
+        let (suite, feature, baseline) = match self.suite {
+            Suite::Core => ("core", "postgres", None),
+            Suite::Agent => ("agent", "agent", Some(adk()?)),
+            Suite::Server => ("server", "server", None),
+            Suite::Mcp => ("mcp", "mcp", None),
         };
-        let mut bench = cargo(["run", "--quiet", "--release", "-p", "countersign-benches", "--", suite]);
-        bench.args(self.json.then_some("--json"));
+        let mut bench = cargo(["run", "--quiet", "--release", "-p", "countersign-benches", "--no-default-features"]);
+        bench.args(["--features", feature, "--", suite]).args(self.json.then_some("--json"));
         if let Some(baseline) = baseline {
             bench.arg("--baseline").arg(baseline);
         }
