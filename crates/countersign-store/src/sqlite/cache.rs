@@ -19,6 +19,8 @@ pub(super) struct Cache {
     version: Option<i64>,
     pub(super) chains: HashMap<Chain, ChainRow>,
     pub(super) waiting: HashMap<Arc<str>, WaitingRow>,
+    /// How many calls wait, whoever's.
+    pub(super) waiting_in_all: Option<u64>,
     pub(super) meta: Option<Meta>,
     pub(super) halts: Option<Vec<String>>,
     /// Calls, each with the number of its row.
@@ -64,7 +66,6 @@ pub(super) struct WaitingRow {
 
 /// The row of things there is one of.
 pub(super) struct Meta {
-    pub(super) pending: u64,
     pub(super) policy: Option<Arc<str>>,
     pub(super) signed_event: i64,
     pub(super) last_checkpoint: Option<EventHash>,

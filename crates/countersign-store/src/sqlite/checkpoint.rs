@@ -1,6 +1,8 @@
-//! Moves what was committed from the log to the file, beside the writer, so that it need not do that itself.
+//! Moves what was committed from the log to the file, so that the log can begin anew.
 //!
-//! Should this fall behind, the writer's own automatic checkpoint finishes what is left.
+//! A short log is quick to sync, because its file does not grow; a long one is seldom moved, and many changes of one page
+//! are moved once. So the writer keeps the log short while it serves one caller at a time, between two of them. While it
+//! serves many, a thread beside it moves the log, and the writer finishes what is left where the log became too long.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,8 +13,10 @@ use rusqlite::Connection;
 
 use super::migrate::open_beside;
 
-/// After so many operations the log is long enough to be worth it.
-const EVERY: usize = 1_024;
+/// After so many operations of many callers the log is long enough to be worth it.
+const EVERY: usize = 8_192;
+/// After so many commits of one operation each.
+const EVERY_LONE: usize = 128;
 
 /// The thread that does it.
 pub(super) struct Checkpointer {
@@ -24,6 +28,7 @@ pub(super) struct Checkpointer {
 pub(super) struct Nudge {
     thread: Thread,
     operations: usize,
+    commits: usize,
 }
 
 impl Checkpointer {
@@ -40,7 +45,7 @@ impl Checkpointer {
                 move_log(&connection);
             }
         })?;
-        let nudge = Nudge { thread: thread.thread().clone(), operations: 0 };
+        let nudge = Nudge { thread: thread.thread().clone(), operations: 0, commits: 0 };
         Ok((Checkpointer { thread: Some(thread), stop }, nudge))
     }
 
@@ -56,9 +61,18 @@ impl Nudge {
     /// So many operations were committed.
     pub(super) fn committed(&mut self, operations: usize) {
         self.operations += operations;
+        self.commits += 1;
         if self.operations >= EVERY {
             self.operations = 0;
             self.thread.unpark();
+        }
+    }
+
+    /// The writer serves one caller at a time, and is between two of them.
+    pub(super) fn alone(&mut self, connection: &Connection) {
+        if self.commits >= EVERY_LONE {
+            self.commits = 0;
+            move_log(connection);
         }
     }
 }

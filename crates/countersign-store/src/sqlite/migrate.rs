@@ -12,7 +12,7 @@ use crate::ConnectError;
 /// Marks a file as ours.
 const APPLICATION: i64 = 0x0043_5331;
 
-const STEPS: &[&str] = &[include_str!("schema/0001_first.sql")];
+const STEPS: &[&str] = &[include_str!("schema/0001_first.sql"), include_str!("schema/0002_stretches.sql")];
 
 /// The newest schema.
 pub(crate) const SCHEMA: usize = STEPS.len();
@@ -64,7 +64,7 @@ fn settle(connection: &Connection) -> rusqlite::Result<()> {
          PRAGMA foreign_keys = OFF;
          PRAGMA trusted_schema = OFF;
          PRAGMA mmap_size = 0;
-         PRAGMA wal_autocheckpoint = 4000;
+         PRAGMA wal_autocheckpoint = 16384;
          PRAGMA cache_size = -8192;
          PRAGMA temp_store = MEMORY;",
     )

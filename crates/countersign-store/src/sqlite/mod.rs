@@ -2,10 +2,13 @@
 
 mod cache;
 mod checkpoint;
+mod events;
 mod file;
+mod listing;
 mod migrate;
 #[cfg(test)]
 mod plans;
+mod puts;
 mod read;
 mod records;
 mod rows;
@@ -155,7 +158,7 @@ impl Store for SqliteStore {
     }
 
     async fn calls(&self, filter: CallFilter) -> Result<Vec<Arc<Call>>, StoreError> {
-        self.readers.read(move |connection| read::calls(connection, &filter)).await
+        self.readers.read(move |connection| listing::calls(connection, &filter)).await
     }
 
     async fn holding(&self) -> Result<usize, StoreError> {
@@ -176,7 +179,7 @@ impl Store for SqliteStore {
     }
 
     async fn events(&self, after: Cursor, filter: EventFilter) -> Result<Vec<Event>, StoreError> {
-        self.readers.read(move |connection| read::events(connection, after, &filter)).await
+        self.readers.read(move |connection| events::events(connection, after, &filter)).await
     }
 
     async fn halted(&self, path: &Path) -> Result<bool, StoreError> {
@@ -186,7 +189,7 @@ impl Store for SqliteStore {
 
     async fn openings(&self, holds: &[(CallId, HoldId)]) -> Result<Vec<Event>, StoreError> {
         let holds = holds.to_vec();
-        self.readers.read(move |connection: &_| read::openings(connection, &holds)).await
+        self.readers.read(move |connection: &_| events::openings(connection, &holds)).await
     }
 
     async fn policy(&self) -> Result<Option<(Arc<str>, Arc<str>)>, StoreError> {

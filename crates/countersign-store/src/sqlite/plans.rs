@@ -6,7 +6,8 @@ use countersign::id::CallId;
 use countersign::store::{CallFilter, Order};
 use rusqlite::Connection;
 
-use super::{migrate, read, state};
+use super::listing::{self, Way};
+use super::{events, migrate, read, state};
 
 /// A new file with our schema.
 fn fresh() -> (tempfile::TempDir, Connection) {
@@ -51,12 +52,15 @@ fn transitions_find_their_rows_by_index() {
     check(&connection, state::MOVED, "INTEGER PRIMARY KEY");
     check(&connection, read::DUE, "calls_due");
     assert!(!plan(&connection, read::DUE).contains("TEMP B-TREE"), "due calls come sorted");
+    check(&connection, events::ENDS_OF_CALL, "sqlite_autoindex_calls_1");
+    check(&connection, listing::OLDEST_FROM, "sqlite_autoindex_calls_1");
+    check(&connection, listing::NEWEST_FROM, "sqlite_autoindex_calls_1");
     for (condition, index) in [
-        (read::TAIL, "INTEGER PRIMARY KEY"),
-        (read::TAIL_OF_CALL, "events_call"),
-        (read::TAIL_OF_CHAIN, "events_chain"),
+        (events::TAIL, "INTEGER PRIMARY KEY"),
+        (events::TAIL_OF_CALL, "events_chain (<expr>=? AND chain=? AND rowid>?)"),
+        (events::TAIL_OF_CHAIN, "events_chain (<expr>=? AND chain=? AND rowid>?)"),
     ] {
-        let sql = read::events_where(condition);
+        let sql = events::events_where(condition);
         check(&connection, &sql, index);
         assert!(!plan(&connection, &sql).contains("TEMP B-TREE"), "events come sorted");
     }
@@ -77,26 +81,38 @@ fn listings_find_their_rows_by_index() {
         ),
         (CallFilter { holding: true, argument_digest: digest, ..filter() }, "calls_holding"),
         (of(CallState::Pending), "calls_holding"),
-        (CallFilter { argument_digest: digest, ..filter() }, "calls_arguments"),
-        (CallFilter { session: Some("s".into()), ..of(CallState::Denied) }, "calls_session"),
-        (CallFilter { principal: Some("p".into()), ..filter() }, "calls_principal"),
+        (CallFilter { argument_digest: digest, ..filter() }, "calls_arguments (<expr>=? AND <expr>=? AND rowid>?)"),
+        (
+            CallFilter { session: Some("s".into()), ..of(CallState::Denied) },
+            "calls_chain (<expr>=? AND chain=? AND rowid>?)",
+        ),
+        (
+            CallFilter { principal: Some("p".into()), ..filter() },
+            "calls_principal (<expr>=? AND principal=? AND rowid>?)",
+        ),
         (of(CallState::InDoubt), "calls_seldom"),
         (of(CallState::Denied), "calls_seldom"),
         (of(CallState::Executing), "calls_due"),
         (CallFilter { after: Some(CallId::new()), ..filter() }, "sqlite_autoindex_calls_1"),
     ];
+    let sql_of = |filter: &CallFilter| match Way::of(filter) {
+        Way::Whole(index) => listing::whole(index, filter).0,
+        Way::Stretches(by) => listing::in_stretch(by, filter).0,
+    };
     let newest = cases.clone().map(|(filter, index)| (CallFilter { order: Order::Newest, ..filter }, index));
     for (filter, index) in cases.into_iter().chain(newest) {
-        let (sql, _) = read::listing(&CallFilter { after: Some(CallId::new()), ..filter.clone() });
-        let plan = plan(&connection, &sql);
-        assert!(plan.contains(index), "{filter:?}: {plan}");
+        let plan = plan(&connection, &sql_of(&CallFilter { after: Some(CallId::new()), ..filter.clone() }));
+        let index = match filter.order {
+            Order::Oldest => index.to_owned(),
+            Order::Newest => index.replace("rowid>?", "rowid<?"),
+        };
+        assert!(plan.contains(&index), "{filter:?}: {plan}");
         // The few calls that are on their way are sorted after they are found.
         let sorted = index != "calls_due";
         assert_eq!(plan.contains("TEMP B-TREE"), !sorted, "{filter:?}: {plan}");
         for state in CallState::ALL {
             // Every filter can be prepared with every state.
-            let (sql, _) = read::listing(&CallFilter { state: Some(state), ..filter.clone() });
-            connection.prepare(&sql).unwrap();
+            connection.prepare(&sql_of(&CallFilter { state: Some(state), ..filter.clone() })).unwrap();
         }
     }
 }

@@ -14,9 +14,10 @@ use countersign::limits::Waiting;
 use countersign::refusal::Refusal;
 use countersign::store::{Halted, MovedHeads, State, StoreError};
 use countersign::time::Time;
-use rusqlite::{Connection, OptionalExtension as _, Params, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, params};
 
 use super::cache::{Any, Cache, ChainRow, Meta, WaitingRow};
+use super::puts::Put;
 use super::rows;
 
 // Reads that must find their rows by an index, however many there are; `plans.rs` checks that they do.
@@ -41,7 +42,11 @@ pub(super) const OF_HOLD: &str = "SELECT r.body, standing FROM calls JOIN reques
 /// One transaction of the writer.
 pub(super) struct Batch<'c> {
     pub(super) connection: &'c Connection,
-    cache: &'c mut Cache,
+    pub(super) cache: &'c mut Cache,
+    /// What was run so far, to be run again: looking a statement up by its text each time took as long as some of them run.
+    statements: Vec<(&'static str, CachedStatement<'c>)>,
+    /// The calls that the operation at hand changed.
+    pub(super) puts: Vec<Put>,
     pub(super) now: Time,
     /// Why the whole transaction is lost, if it is.
     pub(super) broken: Option<String>,
@@ -60,11 +65,20 @@ pub(super) struct News {
 
 impl<'c> Batch<'c> {
     pub(super) fn new(connection: &'c Connection, cache: &'c mut Cache) -> Batch<'c> {
-        Batch { connection, cache, now: Time::default(), broken: None, news: News::default() }
+        Batch {
+            connection,
+            cache,
+            statements: Vec::new(),
+            puts: Vec::new(),
+            now: Time::default(),
+            broken: None,
+            news: News::default(),
+        }
     }
 
     /// Forgets what was read: the transaction was rolled back to before it.
     pub(super) fn forget(&mut self) {
+        self.puts.clear();
         self.cache.forget();
     }
 
@@ -88,8 +102,8 @@ impl<'c> Batch<'c> {
         let Some(meta) = self.cache.meta.as_mut().filter(|meta| meta.changed) else { return Ok(()) };
         meta.changed = false;
         let checkpoint = meta.last_checkpoint.map(|hash| *hash.as_bytes());
-        let values = params![rows::signed(meta.pending)?, meta.policy.as_deref(), meta.signed_event, checkpoint];
-        const META: &str = "UPDATE meta SET pending = ?1, policy = ?2, signed_event = ?3, last_checkpoint = ?4";
+        let values = params![meta.policy.as_deref(), meta.signed_event, checkpoint];
+        const META: &str = "UPDATE meta SET policy = ?1, signed_event = ?2, last_checkpoint = ?3";
         let written = connection.prepare_cached(META).and_then(|mut statement| statement.execute(values));
         written.map_err(|error| self.sql(error))?;
         Ok(())
@@ -118,23 +132,34 @@ impl<'c> Batch<'c> {
         rows::failed(error)
     }
 
+    /// A statement, found by where its text lies.
+    fn statement(&mut self, sql: &'static str) -> rusqlite::Result<&mut CachedStatement<'c>> {
+        let at = match self.statements.iter().position(|(known, _)| std::ptr::eq(*known, sql)) {
+            Some(at) => at,
+            None => {
+                self.statements.push((sql, self.connection.prepare_cached(sql)?));
+                self.statements.len() - 1
+            }
+        };
+        // It was found or pushed just now.
+        self.statements.get_mut(at).map(|(_, statement)| statement).ok_or(rusqlite::Error::InvalidQuery)
+    }
+
     /// Reads one row.
-    fn one<T>(
+    pub(super) fn one<T>(
         &mut self,
-        sql: &str,
+        sql: &'static str,
         values: impl Params,
         read: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Option<T>, StoreError> {
-        let connection = self.connection;
-        let found =
-            connection.prepare_cached(sql).and_then(|mut statement| statement.query_row(values, read).optional());
+        let found = self.statement(sql).and_then(|statement| statement.query_row(values, read).optional());
         found.map_err(|error| self.sql(error))
     }
 
     /// Reads the call of a row with its two parts.
     fn one_call(
         &mut self,
-        sql: &str,
+        sql: &'static str,
         values: impl Params,
         id: Option<CallId>,
     ) -> Result<Option<Arc<Call>>, StoreError> {
@@ -142,14 +167,18 @@ impl<'c> Batch<'c> {
         parts.map(|parts| rows::call(&parts, id)).transpose()
     }
 
-    fn write(&mut self, sql: &str, values: impl Params) -> Result<usize, StoreError> {
-        let connection = self.connection;
-        let written = connection.prepare_cached(sql).and_then(|mut statement| statement.execute(values));
+    fn write(&mut self, sql: &'static str, values: impl Params) -> Result<usize, StoreError> {
+        let written = self.statement(sql).and_then(|statement| statement.execute(values));
         written.map_err(|error| self.sql(error))
     }
 
     /// Writes exactly one row. Anything else means that it is not the row that was read.
-    fn write_one(&mut self, sql: &str, values: impl Params, what: &'static str) -> Result<(), StoreError> {
+    pub(super) fn write_one(
+        &mut self,
+        sql: &'static str,
+        values: impl Params,
+        what: &'static str,
+    ) -> Result<(), StoreError> {
         match self.write(sql, values)? {
             1 => Ok(()),
             _ => Err(StoreError::Failed(format!("the {what} changed meanwhile"))),
@@ -157,7 +186,7 @@ impl<'c> Batch<'c> {
     }
 
     /// Whether there is any row of a kind at all. Looked up once; whoever writes one says so.
-    fn any(&mut self, sql: &str, known: impl Fn(&mut Any) -> &mut Option<bool>) -> Result<bool, StoreError> {
+    fn any(&mut self, sql: &'static str, known: impl Fn(&mut Any) -> &mut Option<bool>) -> Result<bool, StoreError> {
         if let Some(found) = *known(&mut self.cache.any) {
             return Ok(found);
         }
@@ -170,18 +199,16 @@ impl<'c> Batch<'c> {
 
     fn meta(&mut self) -> Result<&mut Meta, StoreError> {
         if self.cache.meta.is_none() {
-            const READ: &str = "SELECT pending, policy, signed_event, last_checkpoint FROM meta";
+            const READ: &str = "SELECT policy, signed_event, last_checkpoint FROM meta";
             let connection = self.connection;
             let read = connection.prepare_cached(READ).and_then(|mut statement| {
                 statement.query_row([], |row| {
-                    let pending: i64 = row.get(0)?;
-                    let policy: Option<String> = row.get(1)?;
-                    Ok((pending, policy, row.get::<_, i64>(2)?, row.get::<_, Option<Vec<u8>>>(3)?))
+                    let policy: Option<String> = row.get(0)?;
+                    Ok((policy, row.get::<_, i64>(1)?, row.get::<_, Option<Vec<u8>>>(2)?))
                 })
             });
-            let (pending, policy, signed_event, checkpoint) = read.map_err(|error| self.sql(error))?;
+            let (policy, signed_event, checkpoint) = read.map_err(|error| self.sql(error))?;
             self.cache.meta = Some(Meta {
-                pending: pending.unsigned_abs(),
                 policy: policy.map(Into::into),
                 signed_event,
                 last_checkpoint: checkpoint.map(|bytes| rows::hash(&bytes)).transpose()?,
@@ -191,7 +218,7 @@ impl<'c> Batch<'c> {
         self.cache.meta.as_mut().ok_or(StoreError::Closed)
     }
 
-    fn chain(&mut self, chain: &Chain) -> Result<&mut ChainRow, StoreError> {
+    pub(super) fn chain(&mut self, chain: &Chain) -> Result<&mut ChainRow, StoreError> {
         if !self.cache.chains.contains_key(chain) {
             let row = match self.read_chain(chain)? {
                 Some(row) => row,
@@ -235,6 +262,19 @@ impl<'c> Batch<'c> {
         self.cache.waiting.get_mut(principal).ok_or(StoreError::Closed)
     }
 
+    /// How many calls wait, whoever's.
+    fn waiting_in_all(&mut self) -> Result<u64, StoreError> {
+        if let Some(pending) = self.cache.waiting_in_all {
+            return Ok(pending);
+        }
+        // What was counted so far may be in memory only.
+        self.flush_waiting()?;
+        let pending: Option<i64> = self.one("SELECT coalesce(sum(pending), 0) FROM waiting", [], |row| row.get(0))?;
+        let pending = pending.unwrap_or(0).unsigned_abs();
+        self.cache.waiting_in_all = Some(pending);
+        Ok(pending)
+    }
+
     fn halts(&mut self) -> Result<&[String], StoreError> {
         if self.cache.halts.is_none() {
             let connection = self.connection;
@@ -252,82 +292,15 @@ impl<'c> Batch<'c> {
             return Ok(());
         }
         let miscounted = || rows::damaged("count of pending calls", "it would fall below zero");
+        let in_all = self.waiting_in_all()?.checked_add_signed(by).ok_or_else(miscounted)?;
         let row = self.chain(chain)?;
         row.pending = row.pending.checked_add_signed(by).ok_or_else(miscounted)?;
         row.changed = true;
         let waiting = self.waiting(principal)?;
         waiting.pending = waiting.pending.checked_add_signed(by).ok_or_else(miscounted)?;
         waiting.changed = true;
-        let meta = self.meta()?;
-        meta.pending = meta.pending.checked_add_signed(by).ok_or_else(miscounted)?;
-        meta.changed = true;
+        self.cache.waiting_in_all = Some(in_all);
         Ok(())
-    }
-
-    /// Returns the number of its row.
-    fn insert_call(&mut self, call: &Call, chain: i64) -> Result<i64, StoreError> {
-        const CALL: &str = "INSERT INTO calls (id, chain, principal, session, run, key, argument_digest, state, \
-             holding, denied, due_at, version, standing) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
-        let path = &call.facts.path;
-        let values = params![
-            call.id.as_bytes(),
-            chain,
-            &*path.principal,
-            path.session.as_deref(),
-            rows::run(path),
-            call.key.as_deref(),
-            call.argument_digest.as_bytes(),
-            call.state.as_str(),
-            call.open_hold().is_some(),
-            rows::is_remembered_denial(call),
-            call.due_at().map(|due| due.0),
-            rows::signed(call.version)?,
-            rows::text(call.standing_json())?,
-        ];
-        self.write_one(CALL, values, "call")?;
-        let number = self.connection.last_insert_rowid();
-        let request = rows::text(call.request_json())?;
-        self.write_one("INSERT INTO requests (call, body) VALUES (?1, ?2)", params![number, request], "request")?;
-        Ok(number)
-    }
-
-    /// Returns the number of its row.
-    fn update_call(&mut self, call: &Call, before: &Call) -> Result<i64, StoreError> {
-        const STEP: &str = "UPDATE calls SET state = ?3, holding = ?4, denied = ?5, due_at = ?6, version = ?7, \
-             standing = ?8 WHERE n = ?1 AND version = ?2";
-        let number = self.number(call.id)?;
-        let values = params![
-            number,
-            rows::signed(before.version)?,
-            call.state.as_str(),
-            call.open_hold().is_some(),
-            rows::is_remembered_denial(call),
-            call.due_at().map(|due| due.0),
-            rows::signed(call.version)?,
-            rows::text(call.standing_json())?,
-        ];
-        self.write_one(STEP, values, "call")?;
-        if !call.asks_the_same_as(before) {
-            self.update_request(call, number)?;
-        }
-        Ok(number)
-    }
-
-    fn number(&mut self, id: CallId) -> Result<i64, StoreError> {
-        if let Some(number) = self.cache.calls.beside(id) {
-            return Ok(number);
-        }
-        let number = self.one("SELECT n FROM calls WHERE id = ?1", [id.as_bytes()], |row| row.get(0))?;
-        number.ok_or_else(|| StoreError::Failed("the call changed meanwhile".into()))
-    }
-
-    /// Apart from the step, because naming an indexed column makes SQLite rewrite its index even if nothing changed.
-    fn update_request(&mut self, call: &Call, number: i64) -> Result<(), StoreError> {
-        const DIGEST: &str = "UPDATE calls SET argument_digest = ?2 WHERE n = ?1";
-        const REQUEST: &str = "UPDATE requests SET body = ?2 WHERE call = ?1";
-        self.write_one(DIGEST, params![number, call.argument_digest.as_bytes()], "call")?;
-        self.write_one(REQUEST, params![number, rows::text(call.request_json())?], "request")
     }
 
     fn heads_since(&mut self, event: i64) -> rusqlite::Result<Vec<(String, i64, Vec<u8>)>> {
@@ -361,14 +334,15 @@ impl State for Batch<'_> {
     }
 
     fn call(&mut self, id: CallId) -> Result<Option<Arc<Call>>, StoreError> {
-        if let Some(call) = self.cache.calls.call(id) {
+        if let Some(call) = self.put(|call| call.id == id).or_else(|| self.cache.calls.call(id)) {
             return Ok(Some(Arc::clone(call)));
         }
         self.one_call(OF_ID, [id.as_bytes()], Some(id))
     }
 
     fn call_of_hold(&mut self, hold: HoldId) -> Result<Option<Arc<Call>>, StoreError> {
-        if let Some(call) = self.cache.calls.call_of_hold(hold) {
+        let is_held = |call: &Call| call.holds.iter().any(|row| row.id == hold);
+        if let Some(call) = self.put(is_held).or_else(|| self.cache.calls.call_of_hold(hold)) {
             return Ok(Some(Arc::clone(call)));
         }
         self.one_call(OF_HOLD, [hold.as_bytes()], None)
@@ -421,7 +395,7 @@ impl State for Batch<'_> {
             None => 0,
         };
         let of_agent = self.waiting(&path.principal)?.pending;
-        Ok(Waiting { in_session, of_agent, in_all: self.meta()?.pending })
+        Ok(Waiting { in_session, of_agent, in_all: self.waiting_in_all()? })
     }
 
     fn halted(&mut self, path: &Path) -> Result<bool, StoreError> {
@@ -455,18 +429,6 @@ impl State for Batch<'_> {
     }
 
     fn put_call(&mut self, chain: &Chain, call: Arc<Call>, before: Option<&Call>) -> Result<(), StoreError> {
-        let number = match before {
-            Some(before) => self.update_call(&call, before)?,
-            None => {
-                let id = self.chain(chain)?.id;
-                self.insert_call(&call, id)?
-            }
-        };
-        let known = before.map_or(0, |before| before.holds.len());
-        for hold in call.holds.iter().skip(known) {
-            let values = params![hold.id.as_bytes(), number];
-            self.write_one("INSERT INTO holds (id, call) VALUES (?1, ?2)", values, "hold")?;
-        }
         let waits = |call: &Call| call.waiting() as i64;
         self.count_pending(chain, &call.facts.path.principal, waits(&call) - before.map_or(0, waits))?;
         self.news.calls.push(call.id);
@@ -476,8 +438,7 @@ impl State for Batch<'_> {
         if rows::is_remembered_denial(&call) {
             self.cache.any.denial = Some(true);
         }
-        self.cache.calls.keep(number, &call);
-        Ok(())
+        self.put_later(chain, call, before)
     }
 
     fn put_grant(&mut self, grant: &Grant) -> Result<(), StoreError> {
@@ -552,6 +513,9 @@ impl State for Batch<'_> {
         self.write_one(INSERT, params![id, seq, name, call, hold, now.0, hash, &*event.body], "event")?;
         let id = self.connection.last_insert_rowid();
         self.chain(chain)?.reaches(id);
+        if let Some(call) = event.call {
+            self.told(call, id);
+        }
         let first = self.news.events.map_or(id, |(first, _)| first);
         self.news.events = Some((first, id));
         self.news.any = true;

@@ -200,7 +200,8 @@ impl Writer {
 
     fn hand_over(&mut self, bundle: Bundle) {
         if bundle.jobs.len() == 1 && self.queue.is_idle() {
-            return self.shore.land(bundle);
+            self.shore.land(bundle);
+            return self.nudge.alone(&self.connection);
         }
         // A syncer that is gone has dropped who waits for it, and they hear that.
         self.queue.syncing = self.syncer.send(bundle).is_ok();
@@ -337,7 +338,7 @@ fn attempt(work: &Work, batch: &mut Batch<'_>, clock: &dyn Clock) -> Answer {
     let attempted = catch_unwind(AssertUnwindSafe(|| {
         batch.now = clock.now();
         match work {
-            Work::Run(op) => apply(op, batch).map(|applied| Done::Applied(Box::new(applied))),
+            Work::Run(op) => run_op(op, batch).map(|applied| Done::Applied(Box::new(applied))),
             Work::PutRecord { namespace, key, value, expect, life } => {
                 records::put(batch, namespace, key, value, *expect, *life).map(Done::Version)
             }
@@ -347,4 +348,13 @@ fn attempt(work: &Work, batch: &mut Batch<'_>, clock: &dyn Clock) -> Answer {
         }
     }));
     attempted.unwrap_or_else(|_| Err(StoreError::Failed("an operation panicked".into()).into()))
+}
+
+/// A rejection, too, may have let time pass for a call.
+fn run_op(op: &Op, batch: &mut Batch<'_>) -> Result<Applied, Failure> {
+    let applied = apply(op, batch);
+    if !matches!(applied, Err(Failure::Store(_))) {
+        batch.settle()?;
+    }
+    applied
 }

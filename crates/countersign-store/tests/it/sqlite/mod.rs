@@ -4,6 +4,7 @@ mod chains;
 mod contract;
 mod file;
 mod sharing;
+mod stretches;
 mod writer;
 
 use std::path::PathBuf;
