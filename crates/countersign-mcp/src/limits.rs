@@ -109,6 +109,9 @@ pub const HEAD_WITHIN: Duration = Duration::from_secs(2);
 /// How long the answer to a request of a session may take to be sent in one piece with its head. What takes longer comes as
 /// a stream that has begun by then.
 pub const AT_ONCE: Duration = Duration::from_millis(20);
+/// Bytes of the answer to a call that is sent as one message and not as a stream: so few that they come in one packet with
+/// the head, and a client has all of it or nothing, and nothing to take up again.
+pub const PLAIN_BYTES: usize = 512;
 /// Legs of one wait for which a client is told to go on; common clients give up after ten.
 pub const LEGS: usize = 9;
 /// Bytes of a form that is put before a person in their client. What is longer is decided elsewhere.

@@ -157,8 +157,9 @@ async fn a_stream_is_its_own_sessions() {
     let (ann, bob) = (token(&stage.bed, "agent", "ann"), token(&stage.bed, "agent", "bob"));
     let of_ann = Web::greeted(&door.url, &ann).await;
     let mut of_bob = Web::greeted(&door.url, &bob).await;
-    let mut coming = Coming::new(of_ann.post(&call(1, "read", json!({}))).await);
+    let mut coming = Coming::new(of_ann.post(&call(1, "wait", json!({}))).await);
     let last = coming.primed().await;
+    stage.bed.write("log.go", "");
     assert!(!coming.answer(1).await.0);
     for unknown in ["99-1", "x", "1-1-1"] {
         assert_eq!(of_ann.listen(Some(unknown)).await.status(), 400, "{unknown}");
@@ -166,8 +167,33 @@ async fn a_stream_is_its_own_sessions() {
     assert_eq!(of_bob.listen(Some(&last)).await.status(), 400, "it has no such stream");
     of_bob.borrow_session(&of_ann);
     assert_eq!(of_bob.listen(Some(&last)).await.status(), 404);
-    assert_eq!(Coming::new(of_ann.listen(Some(&last)).await).answer(1).await, (false, "done: read".into()));
+    assert_eq!(Coming::new(of_ann.listen(Some(&last)).await).answer(1).await, (false, "done: wait".into()));
     assert_eq!(stage.ran().len(), 1);
+}
+
+/// What is there at once is one message where the client takes one and it is short, and else a stream of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_short_answer_that_is_there_at_once_is_one_message() {
+    let stage = Stage::new(ASK_WRITES);
+    let door = Door::open(&stage, &["--no-token"]);
+    let web = Web::greeted(&door.url, "").await;
+    let both = "application/json, text/event-stream";
+    let answered = async |accept, tool| {
+        let response = web.post_for(accept, &call(1, tool, json!({}))).await;
+        stage.bed.write("log.go", "");
+        let kind = response.headers()["content-type"].to_str().unwrap().to_owned();
+        assert!(response.text().await.unwrap().contains("done: "), "{accept}, {tool}");
+        kind
+    };
+    for (accept, tool) in [(both, "wait"), (both, "long"), ("text/event-stream", "read")] {
+        assert_eq!(answered(accept, tool).await, "text/event-stream", "{accept}, {tool}");
+    }
+    // On a machine that is busy an answer may not be there at once; one of so many is.
+    let mut tries = 100;
+    while answered(both, "read").await != "application/json" {
+        tries -= 1;
+        assert!(tries > 0, "a short answer is a stream");
+    }
 }
 
 /// A server on pipes that is cut before or within its answer leaves a doubt; after it, the answer counts.

@@ -139,6 +139,8 @@ struct Open {
     /// Its number among the streams that can be taken up again.
     standing_number: Option<u64>,
     exchanges: Vec<Weak<Exchange>>,
+    /// How many of them are worth looking for those that are over.
+    crowded_at: usize,
     asking: HashMap<Id, Asking>,
 }
 
@@ -164,7 +166,11 @@ impl Ears {
         let lane = Lane(if in_session { 0 } else { open.count });
         let (call, becomes) = watch::channel(None);
         let exchange = Arc::new(Exchange { lane, to, gone: gone.clone(), call });
-        open.exchanges.retain(|other| other.strong_count() > 0);
+        if open.exchanges.len() >= open.crowded_at {
+            open.exchanges.retain(|other| other.strong_count() > 0);
+            // As many more may come as are there, so that thousands who wait are not looked at for each other request.
+            open.crowded_at = 2 * open.exchanges.len() + 16;
+        }
         open.exchanges.push(Arc::downgrade(&exchange));
         (Caller::Exchange(exchange), Reading { said, call: becomes, _gone: gone.drop_guard() })
     }

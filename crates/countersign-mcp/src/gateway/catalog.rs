@@ -39,6 +39,8 @@ struct Entries {
     by_name: HashMap<Arc<str>, Entry>,
     /// Names that a person may take for one another.
     by_look: HashMap<String, BTreeSet<Arc<str>>>,
+    /// How many looks two names share; mostly there is none to look for.
+    shared_looks: usize,
 }
 
 impl Catalog {
@@ -55,6 +57,9 @@ impl Catalog {
     /// Another name on this server that looks the same.
     pub(crate) fn look_alike(&self, name: &str) -> Option<Arc<str>> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        if entries.shared_looks == 0 && entries.by_name.contains_key(name) {
+            return None;
+        }
         entries.by_look.get(&look(name))?.iter().find(|other| ***other != *name).cloned()
     }
 
@@ -68,7 +73,9 @@ impl Catalog {
             if entries.by_name.len() >= crate::limits::TOOLS && !entries.by_name.contains_key(&name) {
                 continue;
             }
-            entries.by_look.entry(look(&name)).or_default().insert(Arc::clone(&name));
+            let alike = entries.by_look.entry(look(&name)).or_default();
+            let is_second = alike.insert(Arc::clone(&name)) && alike.len() == 2;
+            entries.shared_looks += usize::from(is_second);
             entries.by_name.insert(name, entry);
         }
     }

@@ -148,6 +148,7 @@ impl Server {
                 self.done(id, name)
             }
             "hang" => Ok(()),
+            "long" => self.done(id, &"long ".repeat(200)),
             "slow" => {
                 self.slow.push(id.clone());
                 Ok(())

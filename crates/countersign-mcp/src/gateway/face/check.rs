@@ -105,7 +105,8 @@ pub(super) fn mirrored(headers: &HeaderMap, envelope: &Envelope<'_>, catalog: &C
     Ok(())
 }
 
-fn is_call(envelope: &Envelope<'_>) -> bool {
+/// Whether a message is a call of a tool.
+pub(super) fn is_call(envelope: &Envelope<'_>) -> bool {
     envelope.method.as_deref() == Some("tools/call")
 }
 
@@ -128,10 +129,20 @@ fn mismatch(why: &str) -> Refused {
 
 /// Whether a client reads a stream of events.
 pub(super) fn takes_events(headers: &HeaderMap) -> bool {
+    takes(headers, ["text/event-stream", "text/*"])
+}
+
+/// Whether a client reads a message by itself.
+pub(super) fn takes_messages(headers: &HeaderMap) -> bool {
+    takes(headers, ["application/json", "application/*"])
+}
+
+fn takes(headers: &HeaderMap, kinds: [&str; 2]) -> bool {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted
         .flat_map(|value| value.split(','))
-        .any(|kind| matches!(kind.split(';').next().unwrap_or_default().trim(), "text/event-stream" | "text/*" | "*/*"))
+        .map(|kind| kind.split(';').next().unwrap_or_default().trim())
+        .any(|kind| kind == "*/*" || kinds.contains(&kind))
 }
 
 /// The first revision whose clients know an event without a message.

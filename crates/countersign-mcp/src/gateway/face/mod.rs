@@ -14,7 +14,7 @@ use std::sync::Arc;
 use countersign::CallId;
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 pub use reply::{Event, Events, Reply};
@@ -29,7 +29,7 @@ use crate::limits;
 use check::Lane;
 use reply::{Keeping, Refused};
 use table::{Key, Seat, Table};
-use working::Working;
+use working::{Attending, Working};
 
 /// How a connection to the server is made.
 type Open = Box<dyn Fn() -> io::Result<Upstream> + Send + Sync>;
@@ -135,6 +135,14 @@ impl Face {
         if let Some(id) = id.as_ref().filter(|_| matches!(lane, Lane::Session(_)) && check::takes_events(headers)) {
             let at_once = timeout(limits::AT_ONCE, working.said()).await;
             let Working { reading, attending } = working;
+            let may_be_plain = check::is_call(&envelope) && check::takes_messages(headers);
+            let at_once = match at_once {
+                Ok(Some(Said::Answer(body, taken))) if may_be_plain && body.len() <= limits::PLAIN_BYTES => {
+                    tell_taken(taken, attending);
+                    return Ok(Reply::Message { status: StatusCode::OK, body, session });
+                }
+                at_once => at_once,
+            };
             let asked = Asked { id: id.clone(), line: line.as_str().into(), call: reading.call.clone() };
             let kept = Keeping::begin(seat.ears().streams(), About::Request(asked));
             let mut events = Events::kept(kept, reading, Some(cancelled(id)));
@@ -226,6 +234,16 @@ fn accepted(mut reading: Reading) -> Reply {
     }
 }
 
+/// Whoever gave the answer hears that it was taken.
+fn tell_taken(taken: Option<oneshot::Sender<()>>, attending: Option<Attending>) {
+    if let Some(taken) = taken {
+        let _ = taken.send(());
+    }
+    if let Some(attending) = attending {
+        attending.finish();
+    }
+}
+
 /// Waits for the head of an answer: one message, or a stream where more is to come or it takes its time.
 async fn answer(
     mut working: Working,
@@ -244,12 +262,7 @@ async fn answer(
         };
         match said {
             Ok(Some(Said::Answer(body, taken))) => {
-                if let Some(taken) = taken {
-                    let _ = taken.send(());
-                }
-                if let Some(attending) = working.attending {
-                    attending.finish();
-                }
+                tell_taken(taken, working.attending);
                 let status = if *lane == Lane::Modern { check::status(&body) } else { StatusCode::OK };
                 return Ok(Reply::Message { status, body, session });
             }
