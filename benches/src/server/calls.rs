@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use axum::routing::post;
 use axum::{Json, Router};
 use countersign::memory::MemoryStore;
@@ -27,6 +27,10 @@ pub(super) fn figures() -> Result<Vec<Figure>> {
         let serving = Serving::start(gate(Arc::new(MemoryStore::new()))?).await?;
         let connect = async |index: usize| serving.connect(Role::Agent, &format!("agent-{index}")).await;
         let mut ours = try_join_all((0..CONNECTIONS).map(connect)).await?;
+        if let Some(one) = ours.first_mut() {
+            let answer = one.post_json("/v1/calls", CALL).await?;
+            ensure!(answer["state"] == "allowed", "the call is {}", answer["state"]);
+        }
         let bare = bare().await?;
         let mut bare = try_join_all((0..CONNECTIONS).map(|_| Http::connect(bare, "none"))).await?;
         let mut best = (0.0, f64::MAX);

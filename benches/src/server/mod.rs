@@ -63,8 +63,9 @@ fn limits() -> Limits {
 
 /// Asks about everything but `free`.
 fn gate(store: Arc<dyn Store>) -> Result<Gate> {
-    let policy =
-        Policy::from_yaml("rules: [{ id: free, allow: free }, { id: others, ask: '*', expires_after: never }]");
+    let policy = Policy::from_yaml(
+        "rules: [{ id: free, allow: free }, { id: others, ask: '*', except: [free], expires_after: never }]",
+    );
     let policy = policy.map_err(|errors| anyhow::anyhow!("{errors}"))?;
     Ok(Gate::builder().policy(policy).store(store).limits(limits()).decided_elsewhere().build()?)
 }
