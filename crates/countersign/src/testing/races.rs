@@ -115,7 +115,8 @@ async fn run_together(
     racers: &[Racer],
 ) -> Vec<Result<Applied, Failure>> {
     let hold = call.open_hold().unwrap().id;
-    let start = Arc::new(Barrier::new(racers.len()));
+    // The clock is everybody's, and races with them.
+    let start = Arc::new(Barrier::new(racers.len() + 1));
     let mut running = Vec::new();
     for (index, racer) in racers.iter().copied().enumerate() {
         let (backend, start, call) = (store.store(), Arc::clone(&start), Arc::clone(call));
@@ -124,11 +125,7 @@ async fn run_together(
             Racer::Deny => decide(&call, &format!("person-{index}"), Answer::deny("no")),
             Racer::Repeat => decide(&call, "the same person", Answer::approve()),
             Racer::Cancel => Op::Cancel { call: call.id, refusal: Refusal::new(RefusalKind::Cancelled) },
-            Racer::Expire => {
-                // The clock is everybody's: it moves now, and whoever is slower finds the hold expired.
-                store.advance(limits::HOLD_LIFE / 2).await;
-                Op::Tick { call: call.id }
-            }
+            Racer::Expire => Op::Tick { call: call.id },
             Racer::Release => Op::Release { hold, grant: grant.id },
             Racer::Revoke => Op::Revoke { grant: grant.id, by: Who::person("op") },
             Racer::Halt => Op::Halt { agent: Some(agent.into()), by: "op".into(), reason: None },
@@ -143,6 +140,10 @@ async fn run_together(
             let result = backend.run(op).await;
             (racer == Racer::Claim).then_some(result)
         }));
+    }
+    start.wait().await;
+    if racers.contains(&Racer::Expire) {
+        store.advance(limits::HOLD_LIFE).await;
     }
     let mut claims = Vec::new();
     for racer in running {
