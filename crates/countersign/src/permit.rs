@@ -20,6 +20,14 @@ use crate::transition::Rejection;
 
 /// Proof that one exact call may run, once. Only the gate makes one; running consumes it.
 ///
+/// It is consumed by running:
+///
+/// ```no_run
+/// fn once(permit: countersign::Permit) -> countersign::Running {
+///     permit.start()
+/// }
+/// ```
+///
 /// It cannot be made outside the gate:
 ///
 /// ```compile_fail,E0451

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use countersign::testing::races::seed;
 use countersign::verdict::Because;
 use countersign::{Effect, Facts, Policy, ToolId, Verdict};
 use proptest::prelude::*;
 use proptest::sample::select;
+use proptest::test_runner::RngSeed;
 
 use super::facts;
 
@@ -54,8 +56,14 @@ fn said(verdict: Verdict) -> Verdict {
     Verdict { policy: Arc::from(""), ..verdict }
 }
 
+/// The same cases each time, or those of the environment variable `SEED`.
+fn config() -> ProptestConfig {
+    let rng_seed = RngSeed::Fixed(seed());
+    ProptestConfig { cases: 500, failure_persistence: None, rng_seed, ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     /// B36: adding a deny rule never loosens any verdict.
     #[test]

@@ -4,11 +4,11 @@
 pub(super) struct Random(u64);
 
 impl Random {
-    /// The seed of this run: `COUNTERSIGN_SEED`, or a fixed one. Printed, so that a failure can be run again.
+    /// The seed of this run: `SEED`, or a fixed one. Printed, so that a failure can be run again.
     pub(super) fn seeded(what: &str) -> Random {
-        let given = std::env::var("COUNTERSIGN_SEED").ok().and_then(|seed| seed.parse().ok());
+        let given = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
         let seed = given.unwrap_or(0x5eed_0001);
-        println!("{what}: COUNTERSIGN_SEED={seed}");
+        println!("{what}: SEED={seed}");
         Random(seed)
     }
 
