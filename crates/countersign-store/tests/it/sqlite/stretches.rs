@@ -184,3 +184,28 @@ async fn a_file_of_the_first_schema_is_brought_up() {
         assert_eq!(call.state, state, "{number}");
     }
 }
+
+/// A process that is killed while it brings a filled file up leaves it as it was, wherever it was killed, and the next
+/// one brings it up.
+#[tokio::test]
+async fn a_filled_file_is_brought_up_after_a_kill_anywhere() {
+    let (test, calls) = filled().await;
+    test.close();
+    put_back(&test.raw());
+    let step = include_str!("../../../src/sqlite/schema/0002_stretches.sql");
+    let statements: Vec<&str> = step.split_inclusive(";\n").collect();
+    assert!(statements.len() > 10);
+    for count in 1..=statements.len() {
+        // What a killed process leaves: a transaction that was not committed.
+        let killed = test.raw();
+        killed.execute_batch(&format!("BEGIN IMMEDIATE;\n{}", statements[..count].concat())).unwrap();
+        drop(killed);
+        let version: i64 = test.raw().query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+        assert_eq!(version, 1, "after {count} statements");
+    }
+    let store = test.reopen().await;
+    for (filter, wanted) in filters(&calls) {
+        assert_eq!(listed(&*store, &filter, 1_000).await, wanted, "{filter:?}");
+    }
+    check_calls_events(&*store, calls.iter().step_by(499)).await;
+}

@@ -284,3 +284,18 @@ fn approvers_that_block_every_thread_defeat_nothing() {
         drop(release);
     });
 }
+
+/// Callers who come one at a time find the log moved to the file now and then: it does not grow with what they write.
+#[tokio::test]
+async fn a_lone_callers_log_stays_short() {
+    let test = TestSqlite::new().await;
+    let store = test.sqlite();
+    let mut expect = Expect::Absent;
+    for _ in 0..700 {
+        let written = store.put_record("test", "key", &[b'x'; 3_000], expect, None).await.unwrap();
+        expect = Expect::Version(written);
+    }
+    // Its file never shrinks, and each commit takes a page of it at least.
+    let bytes = std::fs::metadata(test.path().with_extension("db-wal")).unwrap().len();
+    assert!(bytes < 700 * 4096, "{bytes} bytes");
+}
