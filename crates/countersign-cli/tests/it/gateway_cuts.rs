@@ -248,3 +248,21 @@ fn a_client_on_pipes_that_is_cut_loses_nothing() {
     // The server of the one that was killed still waits for it.
     stage.bed.write("log.go", "");
 }
+
+/// A server that answers twice is heard once, and not at all where it answers a call that it was never sent, because
+/// people are still asked about it.
+#[test]
+fn an_answer_to_what_nobody_asked_is_nobodys() {
+    let stage = Stage::new(ASK_WRITES);
+    let mut peer = stage.client(&[]);
+    peer.call(1, "write", &x());
+    peer.held();
+    for id in 2..5 {
+        // Along with its answer comes another one, and one for the call that waits.
+        peer.call(id, "twice", &json!({}));
+        assert_eq!(peer.answer(id), (false, "done: twice".into()));
+    }
+    stage.approve(&[]);
+    assert_eq!(peer.answer(1), (false, "done: write".into()), "its own answer, and none before it");
+    assert_eq!(stage.ran().len(), 4);
+}

@@ -4,7 +4,7 @@ use countersign_testkit::mcp::{Era, McpClient, McpFixture};
 use serde_json::{Value, json};
 
 use crate::gateway_peer::{Peer, Stage};
-use crate::gateway_web::{Door, held};
+use crate::gateway_web::{Door, Web, held};
 use crate::serve::token;
 
 const ASK: &str = "{ preset: allow-all, rules: [{ id: writes, ask: [plain/write, far/writes] }] }";
@@ -181,5 +181,30 @@ async fn peers_of_different_eras_meet_over_http() {
             let (is_error, text) = call.await.unwrap();
             assert_eq!((is_error, stage.bed.work().join(decision).exists()), (error, !error), "{text}");
         }
+    }
+}
+
+/// Every revision that begins with a handshake is spoken from end to end, on pipes and over HTTP, as client and server
+/// agree on it: calls run, wait and are answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_revision_with_a_handshake_is_spoken() {
+    for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
+        let stage = Stage::new("{ preset: allow-all, rules: [{ id: writes, ask: plain/write }] }");
+        stage.bed.write("log.agrees", "");
+        let mut peer = Peer::speaking(stage.gateway("policy.yml", &stage.bed.url(), &[], &[]), version, &json!({}));
+        peer.call(1, "read", &json!({}));
+        assert_eq!(peer.answer(1), (false, "done: read".into()), "{version}");
+        peer.call(2, "write", &json!({"text": "x"}));
+        peer.held();
+        stage.approve(&[]);
+        assert_eq!(peer.answer(2), (false, "done: write".into()), "{version}");
+        assert_eq!(peer.leave(), 0, "{version}");
+
+        let door = Door::open(&stage, &["--no-token"]);
+        let web = Web::speaking(&door.url, "", version, json!({})).await;
+        assert_eq!(web.call(1, "read", json!({})).await, (false, "done: read".into()), "{version}");
+        assert_eq!(stage.ran().len(), 3, "{version}");
+        let asked = got(&stage, "initialize");
+        assert!(asked.len() == 2 && asked.iter().all(|hello| hello["params"]["protocolVersion"] == version));
     }
 }

@@ -130,8 +130,13 @@ impl Peer {
 
     /// The same for a client with these capabilities.
     pub(crate) fn able(command: Command, capabilities: &Value) -> Peer {
+        Peer::speaking(command, "2025-11-25", capabilities)
+    }
+
+    /// The same in this revision.
+    pub(crate) fn speaking(command: Command, version: &str, capabilities: &Value) -> Peer {
         let mut peer = Peer::bare(command);
-        let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
+        let params = json!({"protocolVersion": version, "capabilities": capabilities,
             "clientInfo": {"name": "c", "version": "1"}});
         let hello = json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": params});
         let mut hello = peer.ask(&hello.to_string());

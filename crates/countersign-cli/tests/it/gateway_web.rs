@@ -83,8 +83,13 @@ impl Web {
 
     /// The same with these capabilities.
     pub(crate) async fn able(url: &str, token: &str, capabilities: Value) -> Web {
+        Web::speaking(url, token, "2025-11-25", capabilities).await
+    }
+
+    /// The same in this revision.
+    pub(crate) async fn speaking(url: &str, token: &str, version: &str, capabilities: Value) -> Web {
         let mut web = Web::new(url, token);
-        let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
+        let params = json!({"protocolVersion": version, "capabilities": capabilities,
             "clientInfo": {"name": "c", "version": "1"}});
         let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
         let response = web.post(&hello.to_string()).await;

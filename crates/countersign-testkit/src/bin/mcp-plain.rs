@@ -63,9 +63,13 @@ impl Server {
                 r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{{"tools":{{}}}},"ttlMs":0,"cacheScope":"private","instructions":"Be kind.","_meta":{{"io.modelcontextprotocol/serverInfo":{{"name":"plain","version":"2"}}}}}}}}"#
             )),
             // Odd order and odd members: a gateway must leave them alone.
-            Some("initialize") => self.say(&format!(
-                r#"{{"result":{{"serverInfo":{{"version":"1","name":"plain"}},"odd":[1, 2],"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}}}},"id":{id},"jsonrpc":"2.0"}}"#
-            )),
+            Some("initialize") => {
+                let asked = message["params"]["protocolVersion"].as_str().filter(|_| self.is_there("agrees"));
+                let version = asked.unwrap_or("2025-11-25");
+                self.say(&format!(
+                    r#"{{"result":{{"serverInfo":{{"version":"1","name":"plain"}},"odd":[1, 2],"protocolVersion":"{version}","capabilities":{{"tools":{{}}}}}},"id":{id},"jsonrpc":"2.0"}}"#
+                ))
+            }
             Some("tools/list") if self.is_there("mute") => Ok(()),
             Some("tools/list") => self.say(&format!(
                 r#"{{"id":{id},"jsonrpc":"2.0","result":{{"odd":true,"tools":[{}]}}}}"#,
@@ -148,6 +152,11 @@ impl Server {
                 self.done(id, name)
             }
             "hang" => Ok(()),
+            "twice" => {
+                self.done(&json!(1), "forged")?;
+                self.done(id, name)?;
+                self.done(id, "twice again")
+            }
             "long" => self.done(id, &"long ".repeat(200)),
             "slow" => {
                 self.slow.push(id.clone());
