@@ -1,7 +1,11 @@
 //! Opening: what is refused, and how the schema comes to be.
 
-use countersign::store::Store;
-use countersign::testing::submit;
+use std::sync::Arc;
+
+use countersign::hold::Answer;
+use countersign::signer::Signer;
+use countersign::store::{Op, Store};
+use countersign::testing::{decide, submit};
 use countersign_store::postgres::ConnectError;
 use countersign_store::{PostgresOptions, PostgresStore};
 use countersign_testkit::TestPostgres;
@@ -93,4 +97,35 @@ async fn a_node_needs_no_right_to_change_the_schema() {
     super::is_pending(&submit(&store, deploy("s1")).await);
     let drop_rights = "DROP OWNED BY countersign_plain";
     sqlx::raw_sql(drop_rights).execute(&mut admin).await.unwrap();
+}
+
+/// I19: a filled database that an older version wrote is brought up, also after a node that was killed half-way: calls
+/// go on, and what moved before is signed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_filled_database_of_the_first_schema_is_brought_up() {
+    const BACK: &str = "
+        DROP INDEX chains_moved;
+        ALTER TABLE chains DROP COLUMN moved;
+        ALTER TABLE chains RESET (fillfactor);
+        CREATE INDEX chains_moved ON chains (name) WHERE signed < seq;
+        DELETE FROM countersign_schema WHERE version > 1";
+    let bench = Bench::new();
+    let node = bench.node().await;
+    let call = submit(&node, deploy("s1")).await;
+    submit(&node, deploy("s2")).await;
+    drop(node);
+    let mut admin = bench.admin().await;
+    sqlx::raw_sql(BACK).execute(&mut admin).await.unwrap();
+    // What a killed node leaves: nothing of a step that it did not commit.
+    let killed = sqlx::raw_sql("BEGIN; DROP INDEX chains_moved; ALTER TABLE chains ADD COLUMN moved boolean");
+    killed.execute(&mut bench.admin().await).await.unwrap();
+
+    let node = bench.node().await;
+    assert_eq!(node.call(call.id).await.unwrap().as_deref(), Some(&*call));
+    node.run(decide(&call, "ann", Answer::approve())).await.unwrap();
+    let signer = Arc::new(Signer::generate().unwrap());
+    node.run(Op::Checkpoint { signer: Arc::clone(&signer) }).await.unwrap();
+    let signed = "SELECT count(*) FROM chains WHERE session IS NOT NULL AND signed = seq AND NOT moved";
+    assert_eq!(number(&mut admin, signed).await, 2);
+    assert!(node.run(Op::Checkpoint { signer }).await.unwrap().replayed, "nothing moved since");
 }
