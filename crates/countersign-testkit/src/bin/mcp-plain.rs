@@ -64,7 +64,8 @@ impl Server {
             )),
             // Odd order and odd members: a gateway must leave them alone.
             Some("initialize") => {
-                let asked = message["params"]["protocolVersion"].as_str().filter(|_| self.is_there("agrees"));
+                let asked = message.pointer("/params/protocolVersion").and_then(Value::as_str);
+                let asked = asked.filter(|_| self.is_there("agrees"));
                 let version = asked.unwrap_or("2025-11-25");
                 self.say(&format!(
                     r#"{{"result":{{"serverInfo":{{"version":"1","name":"plain"}},"odd":[1, 2],"protocolVersion":"{version}","capabilities":{{"tools":{{}}}}}},"id":{id},"jsonrpc":"2.0"}}"#
