@@ -120,11 +120,6 @@ impl Tongue {
         }
     }
 
-    /// Whether it is we who put the server's questions to its client.
-    pub(super) fn asks_through_us(&self) -> bool {
-        self.newer().is_some()
-    }
-
     /// A message as the server knows it. None where it cannot be put so.
     pub(super) fn outgoing(&self, line: String) -> Option<String> {
         match self.spoken.get() {

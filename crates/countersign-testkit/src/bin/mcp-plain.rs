@@ -154,7 +154,9 @@ impl Server {
             }
             "hang" => Ok(()),
             "twice" => {
-                self.done(&json!(1), "forged")?;
+                for forged in [json!(1), json!(1.0), json!("1")] {
+                    self.done(&forged, "forged")?;
+                }
                 self.done(id, name)?;
                 self.done(id, "twice again")
             }
